@@ -1,0 +1,40 @@
+"""What to run and how to read it, for each engine; nothing here runs anything.
+
+An engine is a module that satisfies :class:`Engine`. They are listed in :data:`ENGINES`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from draftmark.engines import attach, llamacpp
+from draftmark.engines.types import Command, Launch, MethodKind, Readiness
+from draftmark.schema import Request, RequestRecord, Service, Speculation
+
+__all__ = ["ENGINES", "Command", "Engine", "Launch", "MethodKind", "Readiness"]
+
+
+class Engine(Protocol):
+    """The contract of an engine module; all of it is pure."""
+
+    METHODS: Mapping[str, MethodKind]
+    """Method kinds that it has, by the name used in a plan."""
+
+    def command(self, service: Service, launch: Launch) -> Command:
+        """Command line and environment; raises BadInput on flags that contradict each other."""
+
+    def readiness(self, service: Service) -> Readiness:
+        """How to tell that the server is ready, and what its log says on the way."""
+
+    def request_body(
+        self, service: Service, request: Request, served_name: str
+    ) -> tuple[str, dict[str, Any]]:
+        """URL path and JSON body of a streamed request."""
+
+    def facts(self, log: str, pages: Mapping[str, str]) -> dict[str, Any]:
+        """What the server says of itself, from its log and the pages that ``Readiness.fact_paths`` names."""
+
+    def speculation(self, before: str, after: str, records: Sequence[RequestRecord]) -> Speculation | None:
+        """A cell's acceptance from the metrics pages around it and its records; None where there is none."""
+
+
+ENGINES: Mapping[str, Engine] = {"llamacpp": llamacpp, "attach": attach}

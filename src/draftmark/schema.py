@@ -1,0 +1,523 @@
+"""The data that flows through draftmark, frozen; nothing here does anything.
+
+plan.yaml → Plan → Services, each with its Cells → Requests → RequestRecords → CellResult.
+A stored file carries ``SCHEMA_VERSION``; a file of another version is refused, not guessed at.
+
+History of the stored format:
+    1  (2026-11) first
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+SCHEMA_VERSION = 1
+
+Scalar = bool | int | float | str
+Positive = Annotated[int, Meta(ge=1)]
+TokenCount = (
+    Annotated[int, Meta(ge=1)]
+    | Annotated[str, Meta(pattern=r"^[1-9][0-9]*(\.[0-9]+)?k$", description="3k = 3000")]
+)
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+PromptKind = Literal["code", "sorting", "arithmetic", "json", "creative"]
+PROMPT_KINDS: tuple[PromptKind, ...] = ("code", "sorting", "arithmetic", "json", "creative")
+WorkloadKind = Literal["prompts", "concurrency", "context", "agentic"]
+EngineKind = Literal["sglang", "vllm", "llamacpp", "reference", "attach"]
+Role = Literal["warmup", "measured", "control"]
+
+
+class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Common settings of every type here: unknown fields are refused.
+
+    ``frozen`` and ``kw_only`` are repeated on each type because type checkers do not see them inherited.
+    """
+
+
+# --- the plan, as a person writes it ---------------------------------------------------------------
+
+
+class Host(Frozen, frozen=True, kw_only=True):
+    """A machine that servers run on. Without ``address`` it is the machine draftmark runs on."""
+
+    address: str | None = None
+    """``user@name`` for SSH."""
+    gpus: Annotated[int, Meta(ge=0)] | None = None
+    """GPUs that may be used; asked of the machine when not given."""
+    launcher: Literal["process", "systemd"] = "process"
+    preempt: tuple[str, ...] = ()
+    """systemd units to stop while draftmark uses the host, and to start again after."""
+
+
+class EngineSpec(Frozen, frozen=True, kw_only=True):
+    """Which server program, and how it is found."""
+
+    kind: EngineKind
+    python: str | None = None
+    """Interpreter whose environment has the engine; draftmark's own when not given."""
+    binary: str | None = None
+    """Server program, for engines that are one."""
+    url: str | None = None
+    """Base URL of a server that already runs (``attach``)."""
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the API key; the key itself never enters a plan."""
+    env: dict[str, str] = {}
+
+
+class ModelSpec(Frozen, frozen=True, kw_only=True):
+    """The model to serve: a bundled name, a path, or a hub id that the engine understands."""
+
+    target: str
+    draft: str | None = None
+    tokenizer: str | None = None
+    served_name: str | None = None
+
+
+class ServerSpec(Frozen, frozen=True, kw_only=True):
+    """Defaults of every service; the engine's own flags go to ``args``, without the leading dashes."""
+
+    context_length: TokenCount | None = None
+    memory_fraction: (
+        Annotated[float, Meta(gt=0, le=1)] | dict[str, Annotated[float, Meta(gt=0, le=1)]] | None
+    ) = None
+    """A number, or one per tensor-parallel degree: ``{tp1: 0.80, default: 0.85}``."""
+    max_running_requests: Positive | None = None
+    threads: Positive | None = None
+    """CPU threads, for engines that compute on the CPU; cores less one when not given."""
+    ready_timeout_s: Annotated[float, Meta(gt=0)] | None = None
+    args: dict[str, Scalar | None] = {}
+
+
+class MethodSpec(Frozen, frozen=True, kw_only=True):
+    """One method, or several where a parameter is a list.
+
+    In the file the parameters stand beside ``kind``; here they are gathered in ``params``.
+    """
+
+    name: str
+    """May hold ``{param}``, filled in for each value of a list."""
+    kind: str
+    draft: str | None = None
+    """Overrides ``model.draft``."""
+    args: dict[str, Scalar | None] = {}
+    env: dict[str, str] = {}
+    params: dict[str, Scalar | tuple[Scalar, ...]] = {}
+
+
+class PromptsWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", tag="prompts"):
+    """Single requests, one after another, of the five prompt kinds."""
+
+    prompts: Annotated[tuple[PromptKind, ...], Meta(min_length=1)] = PROMPT_KINDS
+    max_tokens: Annotated[tuple[TokenCount, ...], Meta(min_length=1)] = (256,)
+    repetitions: Positive = 3
+    temperature: Annotated[float, Meta(ge=0)] = 0.0
+
+
+class ConcurrencyWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", tag="concurrency"):
+    """Closed loop at each level, or open loop at each rate; prompt kinds are mixed."""
+
+    levels: tuple[Positive, ...] = ()
+    rates: tuple[Annotated[float, Meta(gt=0)], ...] = ()
+    """Requests per second; arrivals do not wait for answers."""
+    arrival: Literal["constant", "poisson", "gamma"] = "poisson"
+    burstiness: Annotated[float, Meta(gt=0)] = 1.0
+    """Squared coefficient of variation of the gaps of ``gamma`` arrivals; 1 is Poisson."""
+    requests: Positive | None = None
+    """Measured requests of a cell; four per stream, at least 16, when not given."""
+    max_tokens: TokenCount = 256
+    prompts: Annotated[tuple[PromptKind, ...], Meta(min_length=1)] = PROMPT_KINDS
+    temperature: Annotated[float, Meta(ge=0)] = 0.0
+
+
+class ContextWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", tag="context"):
+    """Prompts of exact length in the target's own tokens, from real prose and code."""
+
+    lengths: Annotated[tuple[TokenCount, ...], Meta(min_length=1)]
+    max_tokens: TokenCount = 256
+    repetitions: Positive = 3
+    concurrency: Positive = 1
+    temperature: Annotated[float, Meta(ge=0)] = 0.0
+
+
+class AgenticWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", tag="agentic"):
+    """Sessions of several turns whose context grows with the model's own replies."""
+
+    scenarios: Annotated[tuple[str, ...], Meta(min_length=1)] = ("cli-calculator", "data-pipeline")
+    turns: Positive = 5
+    max_tokens: TokenCount = 512
+    """Of one turn."""
+    repetitions: Positive = 1
+    concurrency: Positive = 1
+    temperature: Annotated[float, Meta(ge=0)] = 0.0
+
+
+Workload = PromptsWorkload | ConcurrencyWorkload | ContextWorkload | AgenticWorkload
+
+OneOrMany = Scalar | tuple[Scalar, ...]
+
+
+class Match(Frozen, frozen=True, kw_only=True):
+    """A set of cells: every field that is given must hold; a list means any of; names may be globs."""
+
+    workload: OneOrMany | None = None
+    method: OneOrMany | None = None
+    tp: OneOrMany | None = None
+    host: OneOrMany | None = None
+    prompt: OneOrMany | None = None
+    max_tokens: OneOrMany | None = None
+    length: OneOrMany | None = None
+    level: OneOrMany | None = None
+    rate: OneOrMany | None = None
+    scenario: OneOrMany | None = None
+
+
+class Rule(Frozen, frozen=True, kw_only=True):
+    """Narrows the grid: ``keep`` or ``drop``; for each cell the first rule that matches decides."""
+
+    keep: Match | None = None
+    drop: Match | None = None
+    why: str = ""
+
+
+class Slo(Frozen, frozen=True, kw_only=True):
+    """Latency targets that a recommendation must meet, in milliseconds."""
+
+    ttft_ms: Annotated[float, Meta(gt=0)] | None = None
+    tpot_ms: Annotated[float, Meta(gt=0)] | None = None
+    e2e_ms: Annotated[float, Meta(gt=0)] | None = None
+
+
+class Plan(Frozen, frozen=True, kw_only=True):
+    """A benchmark campaign as one document."""
+
+    name: Name
+    description: str = ""
+    hosts: dict[Name, Host] = {}
+    engine: EngineSpec
+    model: ModelSpec
+    server: ServerSpec = ServerSpec()
+    methods: Annotated[tuple[MethodSpec, ...], Meta(min_length=1)]
+    tensor_parallel: Annotated[tuple[Positive, ...], Meta(min_length=1)] = (1,)
+    workloads: Annotated[tuple[Workload, ...], Meta(min_length=1)]
+    select: tuple[Rule, ...] = ()
+    baseline: str | None = None
+    """Name of the method that the others are compared with; the one of kind ``none`` when not given."""
+    slo: Slo | None = None
+    on_failure: Literal["skip", "adjust"] = "skip"
+    seed: int = 0
+
+
+# --- the plan, expanded ----------------------------------------------------------------------------
+
+
+class Method(Frozen, frozen=True, kw_only=True):
+    """One method with every parameter a single value."""
+
+    name: Name
+    kind: str
+    draft: str | None = None
+    params: dict[str, Scalar] = {}
+    args: dict[str, Scalar | None] = {}
+    env: dict[str, str] = {}
+
+
+class Cell(Frozen, frozen=True, kw_only=True):
+    """One workload point on one service: what is measured, stored and resumed as a whole."""
+
+    id: str
+    """Unique within its service and the same for every service, e.g. ``code-256`` or ``c4-512``."""
+    workload: WorkloadKind
+    prompts: tuple[PromptKind, ...] = ()
+    max_tokens: int
+    repetitions: int = 1
+    """Requests of a ``prompts`` or ``context`` cell, sessions of an ``agentic`` one."""
+    concurrency: int = 1
+    rate: float | None = None
+    arrival: Literal["constant", "poisson", "gamma"] | None = None
+    burstiness: float = 1.0
+    requests: int
+    """Measured requests (turns, for sessions)."""
+    length: int | None = None
+    """Prompt tokens, where they are exact."""
+    scenario: str | None = None
+    turns: int | None = None
+    first_prompt: int = 0
+    """Where its prompts begin in the endless sequence of its kinds, so that no two cells share one."""
+    temperature: float = 0.0
+    seed: int = 0
+    control: bool = False
+    """Repeat each request once, as the control for noise and losslessness (the baseline only)."""
+    hash: str = ""
+    """Of everything that the measured numbers depend on, the service included."""
+
+
+class Service(Frozen, frozen=True, kw_only=True):
+    """One distinct server configuration; one start serves all of its cells."""
+
+    id: str
+    """E.g. ``sglang-tp1-ddtree-b15``."""
+    phase: str
+    host: str
+    tp: int
+    engine: EngineSpec
+    model: ModelSpec
+    method: Method
+    context_length: int | None = None
+    context_needed: int
+    """Tokens of the longest request that its workloads make."""
+    memory_fraction: float | None = None
+    max_running_requests: int
+    threads: int | None = None
+    ready_timeout_s: float
+    args: dict[str, Scalar | None] = {}
+    env: dict[str, str] = {}
+    baseline: bool = False
+    hash: str = ""
+    cells: tuple[Cell, ...] = ()
+
+
+class Dropped(Frozen, frozen=True, kw_only=True):
+    """A cell that the plan excludes, and why."""
+
+    service: str
+    cell: str
+    phase: str
+    why: str
+
+
+class Matrix(Frozen, frozen=True, kw_only=True):
+    """What a plan expands to, in the order in which it runs."""
+
+    plan: Plan
+    services: tuple[Service, ...]
+    dropped: tuple[Dropped, ...] = ()
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Names of the phases, in order."""
+        return tuple(dict.fromkeys(service.phase for service in self.services))
+
+
+# --- one request -----------------------------------------------------------------------------------
+
+
+class Message(Frozen, frozen=True, kw_only=True):
+    """One chat message."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+
+
+class Request(Frozen, frozen=True, kw_only=True):
+    """One request as the workload means it; the engine turns it into a body."""
+
+    id: str
+    """Unique within its cell."""
+    prompt_id: str
+    """The same for every service: comparisons pair by it."""
+    kind: str
+    """Prompt kind, ``context``, or scenario."""
+    role: Role = "measured"
+    messages: tuple[Message, ...] = ()
+    prompt: str | tuple[int, ...] | None = None
+    """For raw completions: text or token ids; exclusive with ``messages``."""
+    max_tokens: int
+    temperature: float = 0.0
+    seed: int = 0
+    ignore_eos: bool = True
+    session: str | None = None
+    turn: int | None = None
+    send_at_s: float | None = None
+    """Open loop: when to send, from the start of the cell."""
+
+
+class Chunk(Frozen, frozen=True, kw_only=True, array_like=True):
+    """One token-carrying piece of a stream."""
+
+    t_s: float
+    """Arrival, seconds after the request's start."""
+    text: str = ""
+    reasoning: str = ""
+    tokens: int | None = None
+    """Tokens in it, where the engine says so; never guessed."""
+    ids: tuple[int, ...] = ()
+
+
+class Speculation(Frozen, frozen=True, kw_only=True):
+    """What an engine says of one request's, or one cell's, speculation.
+
+    A field is None where the source does not say. ``steps`` counts every decode step, with a draft or not.
+    """
+
+    source: str
+    """Where the figures come from, e.g. ``timings`` or ``/metrics difference``."""
+    tokens: int | None = None
+    """Tokens that the steps committed."""
+    steps: int | None = None
+    accepted: int | None = None
+    """Draft tokens that were accepted."""
+    drafted: int | None = None
+    """Draft tokens that were proposed."""
+    draft_steps: int | None = None
+    """Steps that had a draft."""
+    accepted_per_position: tuple[int, ...] = ()
+
+
+class RequestRecord(Frozen, frozen=True, kw_only=True):
+    """What happened to one request."""
+
+    request: str
+    prompt_id: str
+    kind: str
+    role: Role
+    session: str | None = None
+    turn: int | None = None
+    start_s: float
+    """From the start of the cell's measurement, on the load client's monotonic clock."""
+    sent_late_s: float | None = None
+    """Open loop: how much later than planned it was sent."""
+    end_s: float | None = None
+    """Arrival of the last byte, seconds after ``start_s``."""
+    chunks: tuple[Chunk, ...] = ()
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    finish_reason: str | None = None
+    max_tokens: int
+    speculation: Speculation | None = None
+    error: str | None = None
+    """Short stable word (``connect``, ``timeout``, ``http-500``, ``cut``, ``bad-json``), or None."""
+    error_detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """All text of the answer, reasoning excluded."""
+        return "".join(chunk.text for chunk in self.chunks)
+
+    @property
+    def ok(self) -> bool:
+        """It completed."""
+        return self.error is None
+
+
+class LoadHealth(Frozen, frozen=True, kw_only=True):
+    """How the load client itself fared while it measured."""
+
+    cpu_share: float
+    """CPU time over wall time of the busiest worker."""
+    loop_lag_p99_s: float | None = None
+    late_sends: int = 0
+    workers: int = 1
+
+
+class LoadResult(Frozen, frozen=True, kw_only=True):
+    """Everything one cell's load produced."""
+
+    records: tuple[RequestRecord, ...]
+    duration_s: float
+    health: LoadHealth
+
+
+# --- results ---------------------------------------------------------------------------------------
+
+FlagKind = Literal[
+    "early-stop",
+    "cache-hit",
+    "degenerate",
+    "client-bound",
+    "foreign-load",
+    "capped",
+    "synthetic",
+    "no-draft",
+    "drift",
+    "few-samples",
+]
+
+
+class Flag(Frozen, frozen=True, kw_only=True):
+    """A reason to doubt a cell's numbers."""
+
+    kind: FlagKind
+    detail: str
+
+
+class Diagnosis(Frozen, frozen=True, kw_only=True):
+    """Why something failed."""
+
+    cause: str
+    """Short stable name, e.g. ``port-in-use``."""
+    summary: str
+    evidence: tuple[str, ...] = ()
+    """Lines of the log, or what was observed."""
+    remedy: str = ""
+    adjust: dict[str, Scalar] = {}
+    """Settings of the service that would avoid it, where changing them is safe."""
+
+
+Status = Literal["ok", "failed", "interrupted"]
+
+
+class CellResult(Frozen, frozen=True, kw_only=True):
+    """One cell, as stored."""
+
+    schema_version: int = SCHEMA_VERSION
+    service: str
+    cell: Cell
+    status: Status
+    started_at: str
+    """UTC, ISO 8601."""
+    duration_s: float
+    metrics: dict[str, float] = {}
+    """Keys of ``metrics.METRICS``; what could not be measured is absent."""
+    speculation: Speculation | None = None
+    flags: tuple[Flag, ...] = ()
+    health: LoadHealth | None = None
+    foreign_cpu: float | None = None
+    """CPU cores that other processes used while it was measured."""
+    diagnosis: Diagnosis | None = None
+    attempts: int = 1
+    requests_sha256: str = ""
+    """Of the compressed request records beside it."""
+
+
+class ServiceResult(Frozen, frozen=True, kw_only=True):
+    """One start of a service, as stored."""
+
+    schema_version: int = SCHEMA_VERSION
+    service: Service
+    status: Status
+    argv: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """What was set beyond the inherited environment; secrets masked."""
+    engine_version: str | None = None
+    started_at: str
+    ready_s: float | None = None
+    facts: dict[str, Any] = {}
+    """What the server says of itself: caps, memory, versions."""
+    exit_status: int | None = None
+    diagnosis: Diagnosis | None = None
+    log_tail: str = ""
+
+
+class CampaignInfo(Frozen, frozen=True, kw_only=True):
+    """What a result tree was made from."""
+
+    schema_version: int = SCHEMA_VERSION
+    draftmark: str
+    """Version."""
+    plan: Plan
+    plan_text: str
+    started_at: str
+    machine: dict[str, Any] = {}
+
+
+class CampaignResult(Frozen, frozen=True, kw_only=True):
+    """A whole result tree, read back; what a report is made from."""
+
+    info: CampaignInfo
+    matrix: Matrix
+    services: tuple[ServiceResult, ...] = ()
+    cells: tuple[CellResult, ...] = ()
+    records: dict[str, tuple[RequestRecord, ...]] = {}
+    """By ``service/cell``; only where they were asked for."""
