@@ -332,6 +332,33 @@ class Request(Frozen, frozen=True, kw_only=True):
     """Open loop: when to send, from the start of the cell."""
 
 
+class Session(Frozen, frozen=True, kw_only=True):
+    """A conversation whose next turn is sent when the reply to the last one has arrived.
+
+    Turn i is sent as everything so far, the model's own replies included, plus ``turns[i]``.
+    """
+
+    id: str
+    prompt_id: str
+    scenario: str
+    role: Role = "measured"
+    turns: tuple[tuple[Message, ...], ...]
+    """Messages that each turn adds: user text and tool results."""
+    max_tokens: int
+    """Of one turn."""
+    temperature: float = 0.0
+    seed: int = 0
+    ignore_eos: bool = False
+
+
+class Work(Frozen, frozen=True, kw_only=True):
+    """What one cell sends: warm-up first, then either requests or sessions."""
+
+    warmup: tuple[Request, ...] = ()
+    requests: tuple[Request, ...] = ()
+    sessions: tuple[Session, ...] = ()
+
+
 class Chunk(Frozen, frozen=True, kw_only=True, array_like=True):
     """One token-carrying piece of a stream."""
 
@@ -521,3 +548,67 @@ class CampaignResult(Frozen, frozen=True, kw_only=True):
     cells: tuple[CellResult, ...] = ()
     records: dict[str, tuple[RequestRecord, ...]] = {}
     """By ``service/cell``; only where they were asked for."""
+
+
+# --- comparison ------------------------------------------------------------------------------------
+
+Verdict = Literal["faster", "slower", "cannot tell"]
+Losslessness = Literal["identical", "near-ties only", "diverges", "not checked"]
+
+
+class Estimate(Frozen, frozen=True, kw_only=True):
+    """A value with its 95 % interval; ``low`` and ``high`` are None where ``n`` is too small for one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int
+    """Independent units behind it: prompts, not requests."""
+
+
+class Speedup(Frozen, frozen=True, kw_only=True):
+    """A method against the baseline on one cell, paired by prompt and repetition."""
+
+    service: str
+    method: str
+    tp: int
+    host: str
+    cell: str
+    metric: Literal["decode_tok_s", "steady_tok_s"]
+    ratio: Estimate
+    verdict: Verdict
+    noise: float | None = None
+    """Relative spread of the baseline against its own repetition; None where it was not repeated."""
+    tau: float | None = None
+    step_ratio: float | None = None
+    """Baseline ``step_s`` over the method's; speedup = tau × step_ratio."""
+    flags: tuple[FlagKind, ...] = ()
+    """Of either cell; a flagged comparison is shown and not ranked."""
+
+
+class Lossless(Frozen, frozen=True, kw_only=True):
+    """Whether a method changed the greedy output on one cell."""
+
+    service: str
+    method: str
+    cell: str
+    verdict: Losslessness
+    compared: int
+    """Pairs of outputs."""
+    differing: int
+    control_compared: int
+    control_differing: int
+    """The baseline against its own repetition, under the same load."""
+    first: tuple[str, int, str, str] | None = None
+    """(prompt id, position, baseline's text from there, the method's) of the first difference."""
+    unit: Literal["token", "character"] = "character"
+
+
+class Comparison(Frozen, frozen=True, kw_only=True):
+    """Every method of a campaign against its baseline."""
+
+    baseline: str | None
+    speedups: tuple[Speedup, ...] = ()
+    lossless: tuple[Lossless, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What could not be compared, and why."""

@@ -6,7 +6,7 @@ An engine is a module that satisfies :class:`Engine`. They are listed in :data:`
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from draftmark.engines import attach, llamacpp
+from draftmark.engines import attach, llamacpp, sglang, vllm
 from draftmark.engines.types import Command, Launch, MethodKind, Readiness
 from draftmark.schema import Request, RequestRecord, Service, Speculation
 
@@ -37,4 +37,9 @@ class Engine(Protocol):
         """A cell's acceptance from the metrics pages around it and its records; None where there is none."""
 
 
-ENGINES: Mapping[str, Engine] = {"llamacpp": llamacpp, "attach": attach}
+ENGINES: Mapping[str, Engine] = {
+    "sglang": sglang,
+    "vllm": vllm,
+    "llamacpp": llamacpp,
+    "attach": attach,
+}
