@@ -30,6 +30,12 @@ class Engine(Protocol):
     ) -> tuple[str, dict[str, Any]]:
         """URL path and JSON body of a streamed request."""
 
+    def request_speculation(self, tail: Mapping[str, Any], output_tokens: int | None) -> Speculation | None:
+        """One request's acceptance from what its stream said beside the text.
+
+        ``tail`` holds the top-level fields of all events, later ones over earlier ones, without ``choices``.
+        """
+
     def facts(self, log: str, pages: Mapping[str, str]) -> dict[str, Any]:
         """What the server says of itself, from its log and the pages that ``Readiness.fact_paths`` names."""
 
