@@ -1,0 +1,236 @@
+"""The result tree on disk: written atomically, read with suspicion.
+
+    DIR/campaign.json                  what was asked, of which machine
+    DIR/journal.jsonl                  what happened when; explains, never decides
+    DIR/SERVICE/service.json           one start of a server
+    DIR/SERVICE/server.log
+    DIR/SERVICE/CELL.json              one measured cell
+    DIR/SERVICE/CELL.requests.jsonl.zst
+
+A file is written to a temporary name beside it, synced and renamed, so that it is either whole or not
+there. A JSON file carries a checksum of its own content: one that was cut or edited is not believed.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import msgspec
+import zstandard
+
+from draftmark.errors import ResultError, StoreError
+from draftmark.schema import (
+    SCHEMA_VERSION,
+    CampaignInfo,
+    CampaignResult,
+    Cell,
+    CellResult,
+    Matrix,
+    RequestRecord,
+    Service,
+    ServiceResult,
+)
+
+Stored = TypeVar("Stored", CampaignInfo, CellResult, ServiceResult)
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A stored cell that does not count, and why."""
+
+    why: str
+
+
+class ResultTree:
+    """One campaign's results under ``root``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    # --- writing ---
+
+    def create(self, info: CampaignInfo) -> None:
+        """Make the folder and write ``campaign.json``; an existing tree keeps its cells."""
+        self._write(self.root / "campaign.json", _sealed(info))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the tree for one campaign; raises ResultError while another one runs in it."""
+        with _translated(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            handle = (self.root / ".lock").open("w")
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ResultError(
+                    f"{self.root}: another draftmark is running in this folder",
+                    "wait for it, or give another folder with -o",
+                ) from None
+            yield
+
+    def write_service(self, result: ServiceResult) -> None:
+        """Store one start of a service."""
+        self._write(self._folder(result.service.id) / "service.json", _sealed(result))
+
+    def write_cell(self, result: CellResult, records: Iterable[RequestRecord]) -> None:
+        """Store a cell with its requests; the cell's file comes last and makes it count."""
+        stem = self._folder(result.service) / result.cell.id
+        lines = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+        packed = zstandard.ZstdCompressor(level=6).compress(lines)
+        self._write(stem.with_name(f"{result.cell.id}.requests.jsonl.zst"), packed)
+        result = msgspec.structs.replace(result, requests_sha256=hashlib.sha256(packed).hexdigest())
+        self._write(stem.with_name(f"{result.cell.id}.json"), _sealed(result))
+
+    def write_report(self, name: str, text: str) -> Path:
+        """Store one file of the report and say where."""
+        path = self.root / "report" / name
+        self._write(path, text.encode())
+        return path
+
+    def journal(self, entry: Mapping[str, Any]) -> None:
+        """Append one line to the journal."""
+        with _translated(self.root / "journal.jsonl"), (self.root / "journal.jsonl").open("a") as handle:
+            handle.write(json.dumps(entry, ensure_ascii=False, default=str) + "\n")
+
+    def new_log(self, service: str) -> Path:
+        """Where a starting server's output goes; an earlier start's log is kept beside it."""
+        folder = self._folder(service)
+        log = folder / "server.log"
+        with _translated(log):
+            folder.mkdir(parents=True, exist_ok=True)
+            if log.exists():
+                earlier = len(list(folder.glob("server-*.log"))) + 1
+                log.rename(folder / f"server-{earlier}.log")
+        return log
+
+    # --- reading ---
+
+    def info(self) -> CampaignInfo:
+        """The campaign's own file; ResultError where there is none or it is damaged."""
+        path = self.root / "campaign.json"
+        found = _opened(path, CampaignInfo)
+        if found is None:
+            raise ResultError(
+                f"{self.root}: no results here (no campaign.json)", "give the folder of `draftmark run -o`"
+            )
+        if isinstance(found, Unusable):
+            raise ResultError(f"{path}: {found.why}", "run the plan again into this folder to write it anew")
+        return found
+
+    def cell(self, service: Service, cell: Cell) -> CellResult | Unusable | None:
+        """The stored result of a cell, None where there is none, and why it does not count otherwise."""
+        found = _opened(self._folder(service.id) / f"{cell.id}.json", CellResult)
+        if found is None or isinstance(found, Unusable):
+            return found
+        if found.cell.hash != cell.hash or found.service != service.id:
+            return Unusable("measured under other settings")
+        packed = self._requests(service.id, cell.id)
+        if hashlib.sha256(packed).hexdigest() != found.requests_sha256:
+            return Unusable("its request records are missing or damaged")
+        return found
+
+    def records(self, service: str, cell: str) -> tuple[RequestRecord, ...]:
+        """Every request of a cell; ResultError where they are damaged."""
+        try:
+            lines = zstandard.ZstdDecompressor().decompress(self._requests(service, cell)).splitlines()
+            return tuple(msgspec.json.decode(line, type=RequestRecord) for line in lines)
+        except (zstandard.ZstdError, msgspec.DecodeError) as error:
+            raise ResultError(f"{self._folder(service)}/{cell}: damaged request records ({error})") from error
+
+    def load(self, matrix: Matrix, *, records: bool = False) -> CampaignResult:
+        """Everything that counts, in the plan's order."""
+        info = self.info()
+        services, cells, kept = [], [], {}
+        for service in matrix.services:
+            start = _opened(self._folder(service.id) / "service.json", ServiceResult)
+            if isinstance(start, ServiceResult):
+                services.append(start)
+            for cell in service.cells:
+                found = self.cell(service, cell)
+                if not isinstance(found, CellResult):
+                    continue
+                cells.append(found)
+                if records:
+                    kept[f"{service.id}/{cell.id}"] = self.records(service.id, cell.id)
+        return CampaignResult(
+            info=info, matrix=matrix, services=tuple(services), cells=tuple(cells), records=kept
+        )
+
+    def _requests(self, service: str, cell: str) -> bytes:
+        try:
+            return (self._folder(service) / f"{cell}.requests.jsonl.zst").read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def _folder(self, service: str) -> Path:
+        return self.root / service
+
+    def _write(self, path: Path, data: bytes) -> None:
+        """Whole or not at all: temporary name, sync, rename."""
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        with _translated(path):
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with temporary.open("wb") as handle:
+                    _write_synced(handle, data)
+                temporary.replace(path)
+            except OSError:
+                with suppress(OSError):
+                    temporary.unlink()
+                raise
+
+
+def _write_synced(handle: IO[bytes], data: bytes) -> None:
+    handle.write(data)
+    handle.flush()
+    os.fsync(handle.fileno())
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Turn the system's word on a failed write into one that says what is safe and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot write: {error.strerror or error}",
+            "nothing stored before is lost; free space or mend permissions, then run the same command",
+        ) from error
+
+
+def _sealed(value: msgspec.Struct) -> bytes:
+    """Readable JSON with a checksum of its content."""
+    content = msgspec.to_builtins(value)
+    content["checksum"] = _checksum(content)
+    return json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
+
+
+def _opened(path: Path, kind: type[Stored]) -> Stored | Unusable | None:
+    """A stored value, None where there is no file, or why it cannot be believed."""
+    try:
+        content = msgspec.json.decode(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (msgspec.DecodeError, OSError) as error:
+        return Unusable(f"damaged ({error})")
+    if not isinstance(content, dict):
+        return Unusable("damaged (not an object)")
+    if content.get("schema_version") != SCHEMA_VERSION:
+        return Unusable(f"of format {content.get('schema_version')}, this draftmark reads {SCHEMA_VERSION}")
+    if content.pop("checksum", None) != _checksum(content):
+        return Unusable("edited or damaged (its checksum differs)")
+    try:
+        return msgspec.convert(content, type=kind)
+    except msgspec.ValidationError as error:
+        return Unusable(f"damaged ({error})")
