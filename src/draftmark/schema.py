@@ -18,11 +18,19 @@ Scalar = bool | int | float | str
 Positive = Annotated[int, Meta(ge=1)]
 TokenCount = (
     Annotated[int, Meta(ge=1)]
-    | Annotated[str, Meta(pattern=r"^[1-9][0-9]*(\.[0-9]+)?k$", description="3k = 3000")]
+    | Annotated[str, Meta(pattern=r"^[1-9][0-9]*(\.[0-9]{1,3})?k$", description="thousands such as 3k")]
 )
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="a name of letters, digits, '.', '_' and '-' that begins with a letter or digit",
+    ),
+]
 PromptKind = Literal["code", "sorting", "arithmetic", "json", "creative"]
 PROMPT_KINDS: tuple[PromptKind, ...] = ("code", "sorting", "arithmetic", "json", "creative")
+SCENARIOS = ("cli-calculator", "data-pipeline")
+"""The agentic sessions that come with draftmark."""
 WorkloadKind = Literal["prompts", "concurrency", "context", "agentic"]
 EngineKind = Literal["sglang", "vllm", "llamacpp", "reference", "attach"]
 Role = Literal["warmup", "measured", "control"]
@@ -58,6 +66,8 @@ class EngineSpec(Frozen, frozen=True, kw_only=True):
     """Interpreter whose environment has the engine; draftmark's own when not given."""
     binary: str | None = None
     """Server program, for engines that are one."""
+    version: str | None = None
+    """Engine version, when it cannot be asked: decides which flags are known."""
     url: str | None = None
     """Base URL of a server that already runs (``attach``)."""
     api_key_env: str | None = None
@@ -124,7 +134,7 @@ class ConcurrencyWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", t
     burstiness: Annotated[float, Meta(gt=0)] = 1.0
     """Squared coefficient of variation of the gaps of ``gamma`` arrivals; 1 is Poisson."""
     requests: Positive | None = None
-    """Measured requests of a cell; four per stream, at least 16, when not given."""
+    """Measured requests of a cell; when not given four per stream or 30 s of arrivals, at least 16."""
     max_tokens: TokenCount = 256
     prompts: Annotated[tuple[PromptKind, ...], Meta(min_length=1)] = PROMPT_KINDS
     temperature: Annotated[float, Meta(ge=0)] = 0.0
@@ -136,6 +146,7 @@ class ContextWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", tag="
     lengths: Annotated[tuple[TokenCount, ...], Meta(min_length=1)]
     max_tokens: TokenCount = 256
     repetitions: Positive = 3
+    """Of each of ``concurrency`` streams."""
     concurrency: Positive = 1
     temperature: Annotated[float, Meta(ge=0)] = 0.0
 
@@ -143,11 +154,13 @@ class ContextWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", tag="
 class AgenticWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", tag="agentic"):
     """Sessions of several turns whose context grows with the model's own replies."""
 
-    scenarios: Annotated[tuple[str, ...], Meta(min_length=1)] = ("cli-calculator", "data-pipeline")
+    scenarios: Annotated[tuple[str, ...], Meta(min_length=1)] = SCENARIOS
+    """Of these, or paths of YAML files."""
     turns: Positive = 5
     max_tokens: TokenCount = 512
     """Of one turn."""
     repetitions: Positive = 1
+    """Sessions of each of ``concurrency`` streams."""
     concurrency: Positive = 1
     temperature: Annotated[float, Meta(ge=0)] = 0.0
 
@@ -369,6 +382,8 @@ class Chunk(Frozen, frozen=True, kw_only=True, array_like=True):
     tokens: int | None = None
     """Tokens in it, where the engine says so; never guessed."""
     ids: tuple[int, ...] = ()
+    margins: tuple[float, ...] = ()
+    """Of each token, its log-probability over that of the runner-up, in nats, where they were asked for."""
 
 
 class Speculation(Frozen, frozen=True, kw_only=True):
@@ -601,6 +616,8 @@ class Lossless(Frozen, frozen=True, kw_only=True):
     """The baseline against its own repetition, under the same load."""
     first: tuple[str, int, str, str] | None = None
     """(prompt id, position, baseline's text from there, the method's) of the first difference."""
+    near_ties: int | None = None
+    """Differences where the baseline's margin was below 0.1 nats; None where a margin is not known."""
     unit: Literal["token", "character"] = "character"
 
 

@@ -1,0 +1,151 @@
+"""Plan → Matrix: which servers are started, in which order, and what is measured on each."""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from itertools import product
+from typing import Any
+
+import msgspec
+
+from draftmark.plan.grid import cell_tokens, cells_of, streams, tokens
+from draftmark.plan.methods import baseline_of, expand_methods
+from draftmark.plan.select import Facets, dropped_because, facets
+from draftmark.schema import Cell, Dropped, Host, Matrix, Method, Plan, Service
+
+MEASUREMENT = 1
+"""Version of the way of measuring; raised when it changes, so that old numbers are not mixed with new."""
+
+LOCAL = "local"
+"""Name of the machine that draftmark runs on, where a plan lists no hosts."""
+
+READY_TIMEOUT_S = {"llamacpp": 120.0, "attach": 30.0}
+READY_TIMEOUT_OTHERS_S = 900.0
+"""Large weights on many GPUs, and kernels that are compiled at the first start."""
+
+
+def expand(plan: Plan) -> Matrix:
+    """The plan's services in the order in which they run, each with the cells that ``select`` leaves it.
+
+    One phase per host and tensor-parallel degree; in a phase the baseline first, then the plan's order.
+    A hash says what a stored number depends on: what is appended to a plan leaves earlier hashes alone,
+    unless a server's own limits (longest request, most streams) grow with it.
+    """
+    cells = cells_of(plan)
+    services, dropped = [], []
+    for host, tp, method in _arms(plan):
+        service = _service(plan, host, tp, method, cells)
+        kept = []
+        for cell in cells:
+            why = _impossible(plan, service) or dropped_because(plan.select, _facets(service, cell))
+            if why is None:
+                kept.append(_sealed(cell, service))
+            else:
+                dropped.append(Dropped(service=service.id, cell=cell.id, phase=service.phase, why=why))
+        if kept:
+            services.append(msgspec.structs.replace(service, cells=tuple(kept)))
+    return Matrix(plan=plan, services=tuple(services), dropped=tuple(dropped))
+
+
+def grid_facets(plan: Plan) -> list[Facets]:
+    """What rules can ask of each cell of the full grid."""
+    cells = cells_of(plan)
+    return [facets(host, tp, method.name, cell) for host, tp, method in _arms(plan) for cell in cells]
+
+
+def notes(matrix: Matrix) -> tuple[str, ...]:
+    """What a person should know before the campaign runs, though nothing is wrong."""
+    name = baseline_of(matrix.plan)
+    if name is None:
+        return ("no baseline: nothing is compared; name one with 'baseline:'",)
+    bare = [
+        phase for phase in matrix.phases if not any(s.baseline and s.phase == phase for s in matrix.services)
+    ]
+    return tuple(
+        f"{phase}: the baseline '{name}' does not run, so nothing is compared there" for phase in bare
+    )
+
+
+def _arms(plan: Plan) -> Iterator[tuple[str, int, Method]]:
+    """(host, degree, method) in the order in which they run."""
+    baseline = baseline_of(plan)
+    methods = sorted(expand_methods(plan), key=lambda method: method.name != baseline)
+    return product(plan.hosts or {LOCAL: Host()}, plan.tensor_parallel, methods)
+
+
+def _service(plan: Plan, host: str, tp: int, method: Method, cells: tuple[Cell, ...]) -> Service:
+    prefix = f"{host}-" if len(plan.hosts) > 1 else ""
+    server, kind = plan.server, plan.engine.kind
+    service = Service(
+        id=f"{prefix}{kind}-tp{tp}-{method.name}",
+        phase=f"{prefix}tp{tp}",
+        host=host,
+        tp=tp,
+        engine=plan.engine,
+        model=plan.model,
+        method=method,
+        context_length=None if server.context_length is None else tokens(server.context_length),
+        context_needed=max(map(cell_tokens, cells)),
+        memory_fraction=memory_fraction(plan, tp),
+        max_running_requests=server.max_running_requests or streams(cells),
+        threads=server.threads,
+        ready_timeout_s=server.ready_timeout_s or READY_TIMEOUT_S.get(kind, READY_TIMEOUT_OTHERS_S),
+        args=server.args | method.args,
+        env=plan.engine.env | method.env,
+        baseline=method.name == baseline_of(plan),
+    )
+    address = plan.hosts.get(host, Host()).address
+    return msgspec.structs.replace(service, hash=_service_hash(service, address))
+
+
+def memory_fraction(plan: Plan, tp: int) -> float | None:
+    """The share of GPU memory that a server of this degree may take; None leaves it to the engine."""
+    given = plan.server.memory_fraction
+    return given.get(f"tp{tp}", given.get("default")) if isinstance(given, dict) else given
+
+
+def _facets(service: Service, cell: Cell) -> Facets:
+    return facets(service.host, service.tp, service.method.name, cell)
+
+
+def _impossible(plan: Plan, service: Service) -> str | None:
+    gpus = plan.hosts.get(service.host, Host()).gpus
+    if gpus is None or service.tp <= max(gpus, 1):
+        return None
+    return f"tensor parallelism of {service.tp} needs as many GPUs, and {service.host} has {gpus}"
+
+
+def _service_hash(service: Service, address: str | None) -> str:
+    """Over what the server does, not over what it is called or when it runs."""
+    engine, model, method = map(msgspec.to_builtins, (service.engine, service.model, service.method))
+    return _digest(
+        {
+            "host": address,
+            "engine": _without(engine, "env", "api_key_env"),
+            "model": _without(model, "draft", "served_name"),
+            "method": _without(method, "name", "args", "env"),
+            "tp": service.tp,
+            "context": service.context_length or service.context_needed,
+            "memory_fraction": service.memory_fraction,
+            "max_running_requests": service.max_running_requests,
+            "threads": service.threads,
+            "args": service.args,
+            "env": service.env,
+        }
+    )
+
+
+def _sealed(cell: Cell, service: Service) -> Cell:
+    cell = msgspec.structs.replace(cell, control=service.baseline)
+    spec = _without(msgspec.to_builtins(cell), "id", "hash")
+    seal = _digest({"measurement": MEASUREMENT, "service": service.hash, "cell": spec})
+    return msgspec.structs.replace(cell, hash=seal)
+
+
+def _without(data: dict[str, Any], *keys: str) -> dict[str, Any]:
+    """The rest that is given: optional keys that a later version adds leave old hashes alone."""
+    return {key: value for key, value in data.items() if key not in keys and value not in (None, {}, ())}
+
+
+def _digest(data: dict[str, Any]) -> str:
+    """First 16 hex digits of the SHA-256 of canonical JSON."""
+    return sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()[:16]
