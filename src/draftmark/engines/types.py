@@ -69,3 +69,5 @@ class Readiness:
     """Page of counters to read before and after each cell."""
     models_path: str = "/v1/models"
     """Lists the served name; the identity check."""
+    flush_path: str | None = None
+    """A POST here makes the idle server forget what earlier requests taught it: prefixes, n-grams."""

@@ -1,0 +1,1 @@
+"""Facts of models, from their files."""
