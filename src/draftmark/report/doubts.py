@@ -1,0 +1,128 @@
+"""What to hold against the numbers, as tables: outputs that changed, and cells that are flagged."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from draftmark.report.parts import Column, Entry, Row, Table, Tone
+from draftmark.report.tables import FLAGGED, notes
+from draftmark.report.view import View
+from draftmark.schema import Lossless
+
+LOSSLESS: dict[str, tuple[str, Tone]] = {
+    "identical": ("identical", "faster"),
+    "near-ties only": ("near-ties only", ""),
+    "diverges": ("diverges", "slower"),
+    "not checked": ("not checked", "muted"),
+}
+
+
+def losslessness(view: View) -> Table:
+    """For each service and verdict, in how many cells the greedy output is what the baseline's is."""
+    order = {service: index for index, service in enumerate(view.services)}
+    ordered = sorted(
+        view.comparison.lossless,
+        key=lambda found: (order.get(found.service, len(order)), list(LOSSLESS).index(found.verdict)),
+    )
+    groups = groupby(ordered, key=lambda found: (found.service, found.verdict))
+    return Table(
+        id="losslessness",
+        title=f"Greedy output compared with {view.baseline or 'the baseline'}",
+        columns=(
+            Column("Method"),
+            Column("Verdict"),
+            Column("Cells", numeric=True),
+            Column("Outputs that differ", numeric=True),
+            Column("Baseline against itself", numeric=True),
+            Column("First difference"),
+        ),
+        rows=tuple(lossless_row(view, tuple(found)) for _, found in groups),
+        notes=(
+            "The control is the baseline against its own repetition under the same load: what differs there "
+            "is not the method's doing. Each figure is differing outputs of compared ones.",
+            *notes(view, view.services.values()),
+        ),
+    )
+
+
+def lossless_row(view: View, found: Sequence[Lossless]) -> Row:
+    """The cells of one service that share a verdict."""
+    service = view.services.get(found[0].service)
+    text, tone = LOSSLESS[found[0].verdict]
+    mark = FLAGGED if any(view.flags(one.service, one.cell) for one in found) else ""
+    compared = sum(one.compared for one in found)
+    control = sum(one.control_compared for one in found)
+    return Row(
+        (
+            Entry(view.name(service) if service else found[0].method),
+            Entry(text + mark, tone=tone),
+            Entry(
+                str(len(found)), ", ".join(one.cell for one in found[:3]) + (" …" if len(found) > 3 else "")
+            ),
+            Entry(f"{sum(one.differing for one in found)} of {compared}" if compared else "–"),
+            Entry(
+                f"{sum(one.control_differing for one in found)} of {control}" if control else "not repeated"
+            ),
+            first_difference(found),
+        ),
+        found[0].method,
+    )
+
+
+def first_difference(found: Sequence[Lossless]) -> Entry:
+    """Where the first differing output parts from the baseline's, with a little of both texts."""
+    for one in found:
+        if one.first is not None:
+            prompt, position, theirs, ours = one.first
+            return Entry(
+                f"{prompt}, {one.unit} {position}", f"baseline “{excerpt(theirs)}”, method “{excerpt(ours)}”"
+            )
+    return Entry("–", tone="muted")
+
+
+def excerpt(text: str, limit: int = 40) -> str:
+    """The beginning of a text on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[:limit]}…"
+
+
+FLAG_MEANING: dict[str, str] = {
+    "early-stop": "fewer tokens than asked for, where a fixed length was asked for",
+    "cache-hit": "prompt tokens came from a prefix cache",
+    "degenerate": "the output loops",
+    "client-bound": "the load client itself was too busy",
+    "foreign-load": "other processes used the machine",
+    "capped": "the server ran fewer requests at once than asked for",
+    "synthetic": "acceptance was simulated; a what-if, not a measurement",
+    "no-draft": "speculation was asked for and nothing was drafted",
+    "drift": "the baseline, measured again at the end, had moved",
+    "few-samples": "too few samples for an interval",
+}
+
+
+def flags(view: View) -> Table:
+    """Every flagged cell with what was observed, one row for each flag and service."""
+    found = [
+        (cell.service, flag.kind, flag.detail, cell.cell.id)
+        for cell in view.cells.values()
+        for flag in cell.flags
+    ]
+    ordered = sorted(found, key=lambda one: (one[1], one[0]))
+    rows = []
+    for (kind, service), group in groupby(ordered, key=lambda one: (one[1], one[0])):
+        same = list(group)
+        cells = ", ".join(dict.fromkeys(one[3] for one in same))
+        details = "; ".join(list(dict.fromkeys(one[2] for one in same))[:3])
+        name = view.name(view.services[service]) if service in view.services else service
+        entries = (
+            Entry(kind, FLAG_MEANING.get(kind, ""), tone="flagged"),
+            Entry(name),
+            Entry(cells),
+            Entry(details),
+        )
+        rows.append(Row(entries, view.services[service].method.name if service in view.services else ""))
+    return Table(
+        id="flags",
+        title="Cells whose numbers are doubted",
+        columns=(Column("Flag"), Column("Method"), Column("Cells"), Column("What was observed")),
+        rows=tuple(rows),
+    )
