@@ -1,0 +1,32 @@
+"""What the numbers mean, how they come out of records, and when not to believe them.
+
+:data:`METRICS` declares each number of a cell once; :func:`measure` computes them; :func:`flags` doubts them.
+"""
+
+from draftmark.metrics.guards import flags
+from draftmark.metrics.records import (
+    completed,
+    measure,
+    of_request,
+    steady_tok_s,
+    steady_window,
+    tau,
+    whole_text,
+    within,
+)
+from draftmark.metrics.table import METRICS, REQUEST_METRICS, Metric
+
+__all__ = [
+    "METRICS",
+    "REQUEST_METRICS",
+    "Metric",
+    "completed",
+    "flags",
+    "measure",
+    "of_request",
+    "steady_tok_s",
+    "steady_window",
+    "tau",
+    "whole_text",
+    "within",
+]

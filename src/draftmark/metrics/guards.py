@@ -1,0 +1,163 @@
+"""Reasons to doubt a cell's numbers, each with the figure that gave rise to it and the limit it broke."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from draftmark.metrics.records import completed, peak, token_chunks
+from draftmark.schema import Cell, Flag, LoadHealth, LoadResult, RequestRecord, Speculation
+
+CACHED_SHARE = 0.10
+"""Of the prompt tokens; below it lies the header that a chat template puts before every prompt."""
+LOOP_SHARE = 0.20
+"""Of the output's characters."""
+CLIENT_CPU = 0.80
+"""Of one core; beyond it the load client's own queue adds to what it measures."""
+CLIENT_LAG_S = 0.002
+CLIENT_LAG_SHARE = 0.10
+"""Of the mean gap between chunks; a lag must pass both limits, as a slow server forgives a slow client."""
+LATE_SHARE = 0.01
+FOREIGN_CORES = 0.2
+"""A spinning thread pool loses most of its speed to one busy foreign core."""
+IN_FLIGHT_SHARE = 0.7
+"""Of the asked-for concurrency; ramp-up and drain alone cost less."""
+FEWEST_PROMPTS = 3
+
+
+def flags(
+    cell: Cell,
+    result: LoadResult,
+    measured: Mapping[str, float],
+    *,
+    speculation: Speculation | None = None,
+    speculative: bool = False,
+    synthetic: bool = False,
+    facts: Mapping[str, Any] | None = None,
+    foreign_cpu: float | None = None,
+) -> tuple[Flag, ...]:
+    """Why a cell's numbers may not mean what they seem to; empty where nothing speaks against them.
+
+    Args:
+        measured: what :func:`draftmark.metrics.measure` made of the result.
+        speculation: of the whole cell.
+        speculative: the method drafts.
+        synthetic: the method's acceptance is simulated.
+        facts: what the server says of itself; read are ``max_running_requests`` (its cap, a number) and
+            ``speculation`` (whether it speculates, a bool).
+        foreign_cpu: cores that other processes used meanwhile.
+    """
+    done = completed(result.records)
+    known = facts or {}
+    return (
+        *_early_stop(cell, done),
+        *_cache_hit(cell, measured.get("cached_share")),
+        *_degenerate(measured.get("loop_share")),
+        *_client_bound(result.health, measured.get("mean_icl_ms"), len(result.records)),
+        *_foreign_load(foreign_cpu),
+        *_capped(cell, done, known.get("max_running_requests"), measured.get("effective_concurrency")),
+        *_synthetic(synthetic),
+        *_no_draft(speculative, known.get("speculation"), speculation),
+        *_few_samples(done),
+    )
+
+
+def _early_stop(cell: Cell, done: Sequence[RequestRecord]) -> Iterator[Flag]:
+    """Sessions end their turns where the model ends them; everything else asks for a fixed length."""
+    short = [r.output_tokens for r in done if r.output_tokens is not None and r.output_tokens < r.max_tokens]
+    if short and cell.workload != "agentic":
+        yield Flag(
+            kind="early-stop",
+            detail=f"{len(short)} of {len(done)} answers ended before the {cell.max_tokens} tokens asked for,"
+            f" the shortest after {min(short)}",
+        )
+
+
+def _cache_hit(cell: Cell, share: float | None) -> Iterator[Flag]:
+    """A session's own history is meant to be cached; nothing else is."""
+    if share is not None and share > CACHED_SHARE and cell.workload != "agentic":
+        yield Flag(
+            kind="cache-hit",
+            detail=f"{share:.0%} of the prompt tokens came from the prefix cache (limit {CACHED_SHARE:.0%})",
+        )
+
+
+def _degenerate(share: float | None) -> Iterator[Flag]:
+    if share is not None and share > LOOP_SHARE:
+        yield Flag(
+            kind="degenerate",
+            detail=f"{share:.0%} of the output is a passage repeated to the end (limit {LOOP_SHARE:.0%})",
+        )
+
+
+def _client_bound(health: LoadHealth, gap_ms: float | None, requests: int) -> Iterator[Flag]:
+    reasons = []
+    if health.cpu_share > CLIENT_CPU:
+        reasons.append(f"the load client used {health.cpu_share:.0%} of a core (limit {CLIENT_CPU:.0%})")
+    lag, limit = health.loop_lag_p99_s, max(CLIENT_LAG_S, CLIENT_LAG_SHARE * (gap_ms or 0) / 1e3)
+    if lag is not None and lag > limit:
+        reasons.append(f"its loop lagged {1e3 * lag:.1f} ms at p99 (limit {1e3 * limit:.1f} ms)")
+    if health.late_sends > LATE_SHARE * requests:
+        reasons.append(f"{health.late_sends} of {requests} sends were late (limit {LATE_SHARE:.0%})")
+    if reasons:
+        yield Flag(kind="client-bound", detail="; ".join(reasons))
+
+
+def _foreign_load(cores: float | None) -> Iterator[Flag]:
+    if cores is not None and cores > FOREIGN_CORES:
+        yield Flag(
+            kind="foreign-load",
+            detail=f"other processes used {cores:.2f} cores meanwhile (limit {FOREIGN_CORES})",
+        )
+
+
+def _capped(
+    cell: Cell, done: Sequence[RequestRecord], cap: float | None, in_flight: float | None
+) -> Iterator[Flag]:
+    """A queue in the server looks busy from outside, so what was generated at once is looked at as well."""
+    if cell.rate is not None or not done:
+        return
+    least = IN_FLIGHT_SHARE * cell.concurrency
+    asked = f"of {cell.concurrency} asked for"
+    if cap is not None and cap < cell.concurrency:
+        yield Flag(kind="capped", detail=f"the server runs at most {cap:.0f} requests at once {asked}")
+    elif in_flight is not None and in_flight < least:
+        yield Flag(
+            kind="capped",
+            detail=f"{in_flight:.1f} requests were in flight on average {asked} (limit {least:.1f})",
+        )
+    elif cell.workload == "concurrency" and (generating := peak(map(_decoding, done))) < least:
+        yield Flag(
+            kind="capped",
+            detail=f"never more than {generating} answers were generated at once {asked} (limit {least:.1f})",
+        )
+
+
+def _decoding(record: RequestRecord) -> tuple[float, float]:
+    """From its first to its last token, in seconds of the cell."""
+    chunks = token_chunks(record)
+    return record.start_s + chunks[0].t_s, record.start_s + chunks[-1].t_s
+
+
+def _synthetic(synthetic: bool) -> Iterator[Flag]:
+    if synthetic:
+        yield Flag(
+            kind="synthetic",
+            detail="acceptance was simulated: the output is meaningless and the speed is a what-if",
+        )
+
+
+def _no_draft(speculative: bool, on: bool | None, speculation: Speculation | None) -> Iterator[Flag]:
+    if not speculative:
+        return
+    if on is False:
+        yield Flag(kind="no-draft", detail="the server says that speculation is off")
+    elif speculation is not None and speculation.drafted == 0:
+        yield Flag(kind="no-draft", detail=f"0 tokens were drafted ({speculation.source})")
+
+
+def _few_samples(done: Sequence[RequestRecord]) -> Iterator[Flag]:
+    prompts = len({record.prompt_id for record in done})
+    if prompts < FEWEST_PROMPTS:
+        yield Flag(
+            kind="few-samples",
+            detail=f"{prompts} different prompts were answered (at least {FEWEST_PROMPTS})",
+        )
