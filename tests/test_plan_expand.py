@@ -58,7 +58,7 @@ def test_the_plan_of_eight_gpus_is_sixteen_starts() -> None:
         assert ("agentic" in kinds) == (service.method.name not in ("ddtree-b32", "ddtree-b64"))
         assert any(cell.length == 100_000 for cell in service.cells) == (service.tp > 1)
         assert service.memory_fraction == (0.80 if service.tp == 1 else 0.85)
-        assert (service.max_running_requests, service.context_needed) == (8, 100_256)
+        assert (service.max_running_requests, service.context_needed) == (8, 100_352)
         assert (service.method.draft is None) == (service.method.kind == "none")
     grid = 8 * 3 * 24
     assert sum(len(service.cells) for service in whole.services) + len(whole.dropped) == grid

@@ -11,7 +11,7 @@ PREFILL_PER_DECODE = 20.0
 
 
 def work(cell: Cell) -> float:
-    """A cell's size in generated tokens one after another, so that cells can be weighed against each other."""
+    """A cell's size in generated tokens one after another; it weighs cells against each other."""
     passes = 2 if cell.control else 1
     per_request = cell.max_tokens + (cell.length or 0) / PREFILL_PER_DECODE
     return passes * cell.requests * per_request / cell.concurrency

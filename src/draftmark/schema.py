@@ -286,6 +286,8 @@ class Service(Frozen, frozen=True, kw_only=True):
     args: dict[str, Scalar | None] = {}
     env: dict[str, str] = {}
     baseline: bool = False
+    repeats: str | None = None
+    """Id of the baseline that this service measures again at the end of its phase, to tell drift."""
     hash: str = ""
     cells: tuple[Cell, ...] = ()
 
@@ -550,6 +552,8 @@ class CampaignInfo(Frozen, frozen=True, kw_only=True):
     """Version."""
     plan: Plan
     plan_text: str
+    scenarios: dict[str, str] = {}
+    """Text of the scenario files that the plan names."""
     started_at: str
     machine: dict[str, Any] = {}
 
@@ -593,7 +597,7 @@ class Speedup(Frozen, frozen=True, kw_only=True):
     ratio: Estimate
     verdict: Verdict
     noise: float | None = None
-    """Relative spread of the baseline against its own repetition; None where it was not repeated."""
+    """How far the baseline's repetitions, in the cell and at the end of the phase, reach from 1; None without."""
     tau: float | None = None
     step_ratio: float | None = None
     """Baseline ``step_s`` over the method's; speedup = tau × step_ratio."""
@@ -621,11 +625,129 @@ class Lossless(Frozen, frozen=True, kw_only=True):
     unit: Literal["token", "character"] = "character"
 
 
+class Acceptance(Frozen, frozen=True, kw_only=True):
+    """How far a service's steps get on one slice of what it was asked, over all cells that have the slice."""
+
+    service: str
+    method: str
+    workload: WorkloadKind
+    by: Literal["kind", "turn", "context"]
+    value: str | int
+    """Prompt kind; turn, from 0; prompt tokens, in sessions rounded down to a power of two."""
+    tau: Estimate
+    """Tokens per step; the interval is over prompts, and missing where single requests do not tell."""
+    steps: int
+
+
+class Positions(Frozen, frozen=True, kw_only=True):
+    """How often a service's drafts were accepted at each position, over all cells of a workload."""
+
+    service: str
+    method: str
+    workload: WorkloadKind
+    accepted: tuple[float, ...]
+    """Share of the steps with a draft that accepted it at position 0, 1, …, whatever its length."""
+    steps: int
+
+    @property
+    def conditional(self) -> tuple[float, ...]:
+        """The same among the steps that accepted everything before; it ends where nothing was."""
+        before = (1.0, *self.accepted)
+        return tuple(here / last for here, last in zip(self.accepted, before, strict=False) if last > 0)
+
+
+Course = Literal["faster", "slower", "stops paying", "starts paying", "back and forth", "cannot tell"]
+
+
+class Crossover(Frozen, frozen=True, kw_only=True):
+    """How a service's verdict changes along one axis; only measured points count, nothing is interpolated."""
+
+    service: str
+    method: str
+    tp: int
+    host: str
+    axis: Literal["concurrency", "rate", "context"]
+    cells: tuple[str, ...]
+    """In the order of ``points``."""
+    points: tuple[tuple[float, Verdict], ...]
+    """(level, verdict) of each measured level that is not flagged, lowest first."""
+    left_out: tuple[float, ...] = ()
+    """Levels that are flagged."""
+    course: Course
+    """``faster`` and ``slower`` hold at every point; with one known side only it is ``cannot tell``."""
+    between: tuple[float, float] | None = None
+    """Last level of one verdict and first of the other, where the verdict turns exactly once."""
+    last_faster: float | None = None
+    first_slower: float | None = None
+
+
+class Scaling(Frozen, frozen=True, kw_only=True):
+    """One method at one tensor-parallel degree against itself at the lowest one measured."""
+
+    service: str
+    method: str
+    host: str
+    tp: int
+    over: int
+    """The lowest degree that has the cell."""
+    cell: str
+    metric: Literal["decode_tok_s", "steady_tok_s"]
+    rate: float
+    """Tokens per second."""
+    per_gpu: float
+    ratio: Estimate | None
+    """Of the rates, paired by prompt; None for the lowest degree itself."""
+    flags: tuple[FlagKind, ...] = ()
+
+
+class CostModel(Frozen, frozen=True, kw_only=True):
+    """A model, not a measurement: one parameter of a method against acceptance and cost on one cell.
+
+    tau(b) = 1 + reach × (1 − exp(−b / scale)); a step costs base + slope × b baseline steps.
+    """
+
+    kind: str
+    """Of the methods."""
+    parameter: str
+    tp: int
+    host: str
+    cell: str
+    points: tuple[tuple[float, float, float], ...]
+    """(parameter, tau, cost of a step in baseline steps) as measured."""
+    reach: float
+    scale: float
+    base: float
+    slope: float
+    error: float
+    """Largest relative error of the speedup at a measured point that was left out of the fit."""
+    best: float
+    """Value with the highest expected speedup, within the measured ones."""
+    expected: float
+    """The speedup that the model expects there."""
+
+
+class Drift(Frozen, frozen=True, kw_only=True):
+    """The baseline at the end of its phase against itself at the beginning."""
+
+    service: str
+    cell: str
+    ratio: Estimate
+    """Later over earlier, paired by prompt."""
+    moved: bool
+    """By more than its interval, its noise and 3 %."""
+
+
 class Comparison(Frozen, frozen=True, kw_only=True):
     """Every method of a campaign against its baseline."""
 
     baseline: str | None
     speedups: tuple[Speedup, ...] = ()
     lossless: tuple[Lossless, ...] = ()
+    acceptance: tuple[Acceptance, ...] = ()
+    positions: tuple[Positions, ...] = ()
+    crossovers: tuple[Crossover, ...] = ()
+    scaling: tuple[Scaling, ...] = ()
+    models: tuple[CostModel, ...] = ()
+    drift: tuple[Drift, ...] = ()
     notes: tuple[str, ...] = ()
     """What could not be compared, and why."""

@@ -305,7 +305,7 @@ def end_tree(
 
 @contextmanager
 def interrupts_held() -> Iterator[Callable[[], bool]]:
-    """Hold SIGINT, SIGTERM and SIGHUP back while the block runs and deliver one after; yields whether one came.
+    """Hold SIGINT, SIGTERM and SIGHUP back while the block runs, deliver one after; yields whether one came.
 
     Only the main thread receives them; elsewhere there is nothing to hold.
     """

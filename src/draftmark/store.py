@@ -59,6 +59,17 @@ class ResultTree:
         """Make the folder and write ``campaign.json``; an existing tree keeps its cells."""
         self._write(self.root / "campaign.json", _sealed(info))
 
+    def set_aside(self) -> Path | None:
+        """Rename the whole tree, so that a fresh one can take its place; None where there is none."""
+        if not self.root.exists():
+            return None
+        with self.locked():
+            number = 1 + len(list(self.root.parent.glob(f"{self.root.name}.old-*")))
+            aside = self.root.with_name(f"{self.root.name}.old-{number}")
+            with _translated(self.root):
+                self.root.rename(aside)
+        return aside
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the tree for one campaign; raises ResultError while another one runs in it."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from draftmark.engines import attach, llamacpp, sglang, vllm
-from draftmark.engines.types import Command, Launch, MethodKind, Readiness
-from draftmark.schema import Request, RequestRecord, Service, Speculation
+from draftmark.engines.types import Command, Launch, MethodKind, Post, Readiness
+from draftmark.schema import Message, Request, RequestRecord, Service, Speculation
 
-__all__ = ["ENGINES", "Command", "Engine", "Launch", "MethodKind", "Readiness"]
+__all__ = ["ENGINES", "Command", "Engine", "Launch", "MethodKind", "Post", "Readiness"]
 
 
 class Engine(Protocol):
@@ -41,6 +41,9 @@ class Engine(Protocol):
 
     def speculation(self, before: str, after: str, records: Sequence[RequestRecord]) -> Speculation | None:
         """A cell's acceptance from the metrics pages around it and its records; None where there is none."""
+
+    def count_tokens(self, post: Post, served_name: str, messages: Sequence[Message]) -> int:
+        """Prompt tokens of a chat, its template included; BadInput where the server cannot tell."""
 
 
 ENGINES: Mapping[str, Engine] = {

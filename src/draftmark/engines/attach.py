@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from draftmark.engines.openai import streamed
-from draftmark.engines.types import Command, Launch, MethodKind, Param, Readiness
+from draftmark.engines.types import Command, Launch, MethodKind, Param, Post, Readiness
 from draftmark.errors import BadInput
-from draftmark.schema import Request, RequestRecord, Service, Speculation
+from draftmark.schema import Message, Request, RequestRecord, Service, Speculation
 
 _PARAMS = {
     "url": Param(str, "Base URL of this method's server; engine.url when not given"),
@@ -72,6 +72,14 @@ def request_body(service: Service, request: Request, served_name: str) -> tuple[
     if service.method.params.get("ignore_eos"):
         body["ignore_eos"] = request.ignore_eos
     return path, body
+
+
+def count_tokens(post: Post, served_name: str, messages: Sequence[Message]) -> int:
+    """Always raises BadInput: OpenAI's API has no tokenizer."""
+    raise BadInput(
+        "a server attached by engine.url is not known to count tokens",
+        "leave 'context' out of the workloads, or let draftmark start the server",
+    )
 
 
 def request_speculation(tail: Mapping[str, Any], output_tokens: int | None) -> Speculation | None:

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from draftmark.engines.acceptance import pooled, rises, rises_by_position
 from draftmark.engines.flags import Setting, argv, known_flags, resolve
 from draftmark.engines.llamacpp_flags import NAMES, RENAMED, spelled
-from draftmark.engines.openai import streamed
-from draftmark.engines.types import Command, Launch, MethodKind, Param, Readiness
+from draftmark.engines.openai import chat, streamed
+from draftmark.engines.types import Command, Launch, MethodKind, Param, Post, Readiness
 from draftmark.errors import BadInput
-from draftmark.schema import Method, Request, RequestRecord, Scalar, Service, Speculation
+from draftmark.schema import Message, Method, Request, RequestRecord, Scalar, Service, Speculation
 
 _SYNTHETIC = {
     "synthetic_length": Param(
@@ -247,6 +247,13 @@ def request_body(service: Service, request: Request, served_name: str) -> tuple[
     """URL path and JSON body of a streamed request, without reuse of an earlier prompt."""
     path, body = streamed(request, served_name)
     return path, body | {"ignore_eos": request.ignore_eos, "cache_prompt": False}
+
+
+def count_tokens(post: Post, served_name: str, messages: Sequence[Message]) -> int:
+    """Prompt tokens of a chat by the server's own template and tokenizer."""
+    prompt = post("/apply-template", {"messages": chat(messages)})["prompt"]
+    asked = {"content": prompt, "add_special": True, "parse_special": True}
+    return len(post("/tokenize", asked)["tokens"])
 
 
 def request_speculation(tail: Mapping[str, Any], output_tokens: int | None) -> Speculation | None:

@@ -1,8 +1,11 @@
 """The part of a request that every OpenAI-compatible server understands."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from draftmark.schema import Request
+from draftmark.engines.types import Post
+from draftmark.errors import BadInput
+from draftmark.schema import Message, Request
 
 
 def streamed(request: Request, served_name: str) -> tuple[str, dict[str, Any]]:
@@ -17,5 +20,20 @@ def streamed(request: Request, served_name: str) -> tuple[str, dict[str, Any]]:
     }
     if request.prompt is not None:
         return "/v1/completions", body | {"prompt": request.prompt}
-    messages = [{"role": message.role, "content": message.content} for message in request.messages]
-    return "/v1/chat/completions", body | {"messages": messages}
+    return "/v1/chat/completions", body | {"messages": chat(request.messages)}
+
+
+def chat(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """Messages as the API has them."""
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
+def count_tokens(post: Post, served_name: str, messages: Sequence[Message]) -> int:
+    """Prompt tokens of a chat by ``/tokenize``, as SGLang and vLLM have it; BadInput where it tells none."""
+    answer = post("/tokenize", {"model": served_name, "messages": chat(messages)})
+    count = answer.get("count") if isinstance(answer, dict) else None
+    if not isinstance(count, int):
+        raise BadInput(
+            "the server does not tell how many tokens a chat has", "/tokenize answered without a count"
+        )
+    return count

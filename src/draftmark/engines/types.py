@@ -1,9 +1,13 @@
 """What an engine module takes and gives."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from draftmark.schema import Scalar
+
+Post = Callable[[str, object], Any]
+"""Send a JSON body to a path of the server and give its JSON answer; raises ServiceError."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Plan → Matrix: which servers are started, in which order, and what is measured on each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -15,6 +16,9 @@ from draftmark.schema import Cell, Dropped, Host, Matrix, Method, Plan, Service
 MEASUREMENT = 1
 """Version of the way of measuring; raised when it changes, so that old numbers are not mixed with new."""
 
+CONTEXT_STEP = 256
+"""Tokens in which the longest request is counted, so that a slightly longer one is served alike."""
+
 LOCAL = "local"
 """Name of the machine that draftmark runs on, where a plan lists no hosts."""
 
@@ -23,12 +27,15 @@ READY_TIMEOUT_OTHERS_S = 900.0
 """Large weights on many GPUs, and kernels that are compiled at the first start."""
 
 
-def expand(plan: Plan) -> Matrix:
+def expand(plan: Plan, scenarios: Mapping[str, str] = MappingProxyType({})) -> Matrix:
     """The plan's services in the order in which they run, each with the cells that ``select`` leaves it.
 
     One phase per host and tensor-parallel degree; in a phase the baseline first, then the plan's order.
     A hash says what a stored number depends on: what is appended to a plan leaves earlier hashes alone,
     unless a server's own limits (longest request, most streams) grow with it.
+
+    Args:
+        scenarios: text of the scenario files that the plan names, by that name; a cell's hash covers it.
     """
     cells = cells_of(plan)
     services, dropped = [], []
@@ -38,7 +45,7 @@ def expand(plan: Plan) -> Matrix:
         for cell in cells:
             why = _impossible(plan, service) or dropped_because(plan.select, _facets(service, cell))
             if why is None:
-                kept.append(_sealed(cell, service))
+                kept.append(_sealed(cell, service, scenarios.get(cell.scenario or "")))
             else:
                 dropped.append(Dropped(service=service.id, cell=cell.id, phase=service.phase, why=why))
         if kept:
@@ -84,7 +91,7 @@ def _service(plan: Plan, host: str, tp: int, method: Method, cells: tuple[Cell, 
         model=plan.model,
         method=method,
         context_length=None if server.context_length is None else tokens(server.context_length),
-        context_needed=max(map(cell_tokens, cells)),
+        context_needed=-(-max(map(cell_tokens, cells)) // CONTEXT_STEP) * CONTEXT_STEP,
         memory_fraction=memory_fraction(plan, tp),
         max_running_requests=server.max_running_requests or streams(cells),
         threads=server.threads,
@@ -134,10 +141,11 @@ def _service_hash(service: Service, address: str | None) -> str:
     )
 
 
-def _sealed(cell: Cell, service: Service) -> Cell:
+def _sealed(cell: Cell, service: Service, scenario: str | None) -> Cell:
     cell = msgspec.structs.replace(cell, control=service.baseline)
     spec = _without(msgspec.to_builtins(cell), "id", "hash")
-    seal = _digest({"measurement": MEASUREMENT, "service": service.hash, "cell": spec})
+    whole = {"measurement": MEASUREMENT, "service": service.hash, "cell": spec}
+    seal = _digest(whole if scenario is None else whole | {"scenario": scenario})
     return msgspec.structs.replace(cell, hash=seal)
 
 

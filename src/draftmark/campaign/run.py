@@ -1,0 +1,265 @@
+"""A whole campaign: phase by phase, one server at a time, every failure a stored result.
+
+Nothing here decides about numbers. A service is started for those of its cells that are not stored yet;
+a server that dies is started again once for the cell that it died on; a cell that fails is stored with
+its reason, and the campaign goes on.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from msgspec.structs import replace
+
+from draftmark import __version__, workload
+from draftmark.campaign import events
+from draftmark.campaign.measure import Measurement, failed, measure_cell
+from draftmark.campaign.servers import Ready, failed_start, launch, ready, utc_now
+from draftmark.engines import ENGINES
+from draftmark.errors import BadInput, DraftmarkError, ServiceError, StageError, nearest
+from draftmark.estimate import Pace
+from draftmark.hosts import Host
+from draftmark.schema import CampaignInfo, Cell, CellResult, Diagnosis, Matrix, Service, ServiceResult, Work
+from draftmark.services import end_orphans
+from draftmark.store import ResultTree, Unusable
+
+ATTEMPTS = 2
+"""How often a cell is tried when the server dies under it."""
+
+
+@dataclass
+class Outcome:
+    """How many of a campaign's cells were measured now, kept from before, and are without a result."""
+
+    measured: int = 0
+    kept: int = 0
+    failed: int = 0
+
+
+@dataclass
+class Campaign:
+    """One run of a matrix into a result tree."""
+
+    matrix: Matrix
+    tree: ResultTree
+    host: Host
+    listen: Callable[[events.Event], None]
+    scenarios: Mapping[str, str] = field(default_factory=dict)
+    """Text of the scenario files that the plan names."""
+    keep_failed: bool = False
+    """Leave cells alone that failed in an earlier run."""
+    outcome: Outcome = field(default_factory=Outcome)
+    _pace: Pace = field(default_factory=Pace)
+    _machine: dict[str, Any] = field(default_factory=dict)
+    _works: dict[str, Work] = field(default_factory=dict)
+    """By cell."""
+    _todo: dict[str, deque[Cell]] = field(default_factory=dict)
+    """Cells still to be measured, by service."""
+
+    def run(self, plan_text: str) -> Outcome:
+        """Measure what is not stored yet; the tree must be locked."""
+        self._machine = self.host.machine()
+        self.tree.create(
+            CampaignInfo(
+                draftmark=__version__,
+                plan=self.matrix.plan,
+                plan_text=plan_text,
+                scenarios=dict(self.scenarios),
+                started_at=utc_now(),
+                machine=self._machine,
+            )
+        )
+        end_orphans(self.host, lambda found: self._emit(events.Note(f"{found.service}: {found.text}")))
+        for service in self.matrix.services:
+            self._todo[service.id] = deque(cell for cell in service.cells if self._needed(service, cell))
+        for service in self.matrix.services:
+            if self._todo[service.id]:
+                self._serve(service)
+        return self.outcome
+
+    def _needed(self, service: Service, cell: Cell) -> bool:
+        found = self.tree.cell(service, cell)
+        if isinstance(found, Unusable):
+            self._emit(events.CellAgain(service, cell, found.why))
+            return True
+        if found is None or (found.status != "ok" and not self.keep_failed):
+            return True
+        self.outcome.kept += found.status == "ok"
+        self.outcome.failed += found.status != "ok"
+        self._emit(events.CellKept(service, found))
+        return False
+
+    def _serve(self, service: Service) -> None:
+        """Start a service, again if it dies, until each of its cells is measured or has failed."""
+        todo, attempts = self._todo[service.id], Counter[str]()
+        while todo:
+            self._emit(events.ServiceStarting(service, len(todo)))
+            try:
+                with ready(service, self.host, self._cores, self.tree, self._progress_of(service)) as server:
+                    self._started(server)
+                    self._measure(server, todo, attempts)
+            except (ServiceError, StageError) as error:
+                self._not_served(service, error)
+
+    def _measure(self, server: Ready, todo: deque[Cell], attempts: Counter[str]) -> None:
+        """Measure cells until none is left or the server has died."""
+        while todo:
+            service, cell = server.service, todo[0]
+            attempts[cell.id] += 1
+            self._emit(events.CellStarted(service, cell, attempts[cell.id]))
+            found = self._measured(server, cell, attempts[cell.id])
+            alive = server.alive()
+            if not alive and attempts[cell.id] < ATTEMPTS:
+                self._emit(events.Note(f"{service.id}: the server died on {cell.id}; starting it again"))
+                return
+            todo.popleft()
+            self._store(service, found if alive else _died(found, server))
+            if not alive:
+                return
+
+    def _measured(self, server: Ready, cell: Cell, attempt: int) -> Measurement:
+        started_at = utc_now()
+        try:
+            work = self._work_of(server, cell)
+        except DraftmarkError as error:
+            diagnosis = Diagnosis(cause="workload", summary=error.message, remedy=error.hint)
+            return failed(server, cell, started_at, attempt, diagnosis)
+        return measure_cell(server, cell, work, attempt, self._progress_on(server.service, cell))
+
+    def _work_of(self, server: Ready, cell: Cell) -> Work:
+        """What a cell sends: made once, since every service gets the same."""
+        if cell.id not in self._works:
+            engine, name = ENGINES[server.service.engine.kind], server.served_name
+            self._works[cell.id] = workload.work(
+                cell,
+                count_tokens=lambda messages: engine.count_tokens(server.post, name, messages),
+                scenarios={
+                    path: workload.parse_scenario(text, path) for path, text in self.scenarios.items()
+                },
+            )
+        return self._works[cell.id]
+
+    def _started(self, server: Ready) -> None:
+        if server.ready_s is not None:
+            self._pace = self._pace.started(server.ready_s)
+            self._emit(events.ServiceReady(server.service, server.ready_s))
+
+    def _not_served(self, service: Service, error: ServiceError | StageError) -> None:
+        """Store every cell that a server which cannot be had leaves unmeasured."""
+        diagnosis = (
+            failed_start(error)
+            if isinstance(error, ServiceError)
+            else Diagnosis(cause="not-staged", summary=error.message, remedy=error.hint)
+        )
+        self._emit(events.ServiceFailed(service, diagnosis))
+        if isinstance(error, StageError):
+            self.tree.write_service(
+                ServiceResult(service=service, status="failed", started_at=utc_now(), diagnosis=diagnosis)
+            )
+        todo = self._todo[service.id]
+        while todo:
+            result = CellResult(
+                service=service.id,
+                cell=todo.popleft(),
+                status="failed",
+                started_at=utc_now(),
+                duration_s=0.0,
+                diagnosis=diagnosis,
+            )
+            self._store(service, Measurement(result, ()))
+
+    def _store(self, service: Service, found: Measurement) -> None:
+        self.tree.write_cell(found.result, found.records)
+        if found.result.status == "ok":
+            self.outcome.measured += 1
+            self._pace = self._pace.measured(found.result.cell, found.result.duration_s)
+        else:
+            self.outcome.failed += 1
+        self._emit(events.CellDone(service, found.result, self._remaining_s(service)))
+
+    def _remaining_s(self, running: Service) -> float | None:
+        starts = sum(bool(todo) for name, todo in self._todo.items() if name != running.id)
+        return self._pace.remaining_s(starts, (cell for todo in self._todo.values() for cell in todo))
+
+    @property
+    def _cores(self) -> int:
+        return int(self._machine["cores"])
+
+    def _progress_of(self, service: Service) -> Callable[[str, float], None]:
+        return lambda text, elapsed_s: self._emit(events.ServiceProgress(service, text, elapsed_s))
+
+    def _progress_on(self, service: Service, cell: Cell) -> Callable[[int], None]:
+        return lambda done: self._emit(events.CellProgress(service, cell, done, cell.requests))
+
+    def _emit(self, event: events.Event) -> None:
+        """Tell the listener, and the journal unless it is mere progress."""
+        self.listen(event)
+        if not isinstance(event, events.ServiceProgress | events.CellProgress):
+            self.tree.journal({"at": utc_now(), **_entry(event)})
+
+
+def narrow(matrix: Matrix, phase: str | None, only: str | None) -> Matrix:
+    """The part of a matrix in one phase and matching a glob; raises BadInput where nothing does."""
+    if phase is not None and phase not in matrix.phases:
+        raise BadInput(f"there is no phase '{phase}'", nearest(phase, matrix.phases))
+    services = (
+        replace(service, cells=tuple(cell for cell in service.cells if _matches(only, service, cell)))
+        for service in matrix.services
+        if phase in (None, service.phase)
+    )
+    left = tuple(service for service in services if service.cells)
+    if not left:
+        names = [f"{service.id}/{cell.id}" for service in matrix.services for cell in service.cells]
+        raise BadInput(
+            f"no cell matches '{only}'", f"cells are named like {names[0]}; globs such as '*-none/*'"
+        )
+    return replace(matrix, services=left)
+
+
+def commands(matrix: Matrix, host: Host) -> Iterator[str]:
+    """The command lines that a run would execute, models by the plan's own word; nothing is fetched."""
+    cores = int(host.machine()["cores"])
+    for service in matrix.services:
+        if service.engine.kind == "attach":
+            continue
+        command, _ = launch(service, host, cores, service.id, str)
+        env = "".join(f"{key}={value} " for key, value in command.env.items())
+        yield f"{service.id}: {env}{' '.join(command.argv)}"
+
+
+def _matches(only: str | None, service: Service, cell: Cell) -> bool:
+    names = (service.id, cell.id, f"{service.id}/{cell.id}")
+    return only is None or any(fnmatchcase(name, only) for name in names)
+
+
+def _died(found: Measurement, server: Ready) -> Measurement:
+    """A cell whose server died under it, whatever its requests gave."""
+    diagnosis = Diagnosis(
+        cause="server-died",
+        summary=f"the server died while the cell was measured, {ATTEMPTS} times",
+        evidence=tuple(server.log_tail().splitlines()),
+        remedy="read server.log in this folder, then run the same command again",
+    )
+    return Measurement(
+        replace(found.result, status="failed", metrics={}, speculation=None, flags=(), diagnosis=diagnosis),
+        found.records,
+    )
+
+
+def _entry(event: events.Event) -> Mapping[str, Any]:
+    """An event as a line of the journal: names, not whole objects."""
+    entry: dict[str, Any] = {"event": type(event).__name__}
+    for name in event.__match_args__:
+        value = getattr(event, name)
+        match value:
+            case Service() | Cell():
+                entry[name] = value.id
+            case CellResult():
+                entry |= {"cell": value.cell.id, "status": value.status, "attempts": value.attempts}
+            case Diagnosis():
+                entry |= {"cause": value.cause, "summary": value.summary}
+            case _:
+                entry[name] = value
+    return entry

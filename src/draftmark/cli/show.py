@@ -1,0 +1,118 @@
+"""Plans and results as text for a terminal or a pipe."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from draftmark.campaign import Outcome
+from draftmark.schema import CellResult, Matrix, Service
+
+NAMED = 6
+"""Names shown before the rest is counted."""
+
+
+def plan_text(matrix: Matrix, notes: Iterable[str] = ()) -> Iterator[str]:
+    """Lines that show what a plan runs, phase by phase, and what it leaves out."""
+    plan = matrix.plan
+    cells = [cell for service in matrix.services for cell in service.cells]
+    requests = sum(cell.requests for cell in cells)
+    yield (
+        f"{plan.name}: {_count(len(matrix.services), 'service start')}, {_count(len(cells), 'cell')}, "
+        f"{_count(requests, 'measured request')}"
+    )
+    baseline = plan.baseline or "none (nothing to compare with)"
+    yield f"  engine {plan.engine.kind}, model {plan.model.target}, baseline {baseline}"
+    for phase in matrix.phases:
+        yield ""
+        yield from _phase(phase, [service for service in matrix.services if service.phase == phase])
+    if matrix.dropped:
+        yield ""
+        yield from _dropped(matrix)
+    yield from (f"! {note}" for note in notes)
+
+
+def _phase(name: str, services: Sequence[Service]) -> Iterator[str]:
+    grid = list(dict.fromkeys(cell.id for service in services for cell in service.cells))
+    yield f"phase {name}: {_count(len(services), 'service start')}"
+    yield f"  cells: {' '.join(grid)}"
+    width = max(len(service.id) for service in services)
+    for service in services:
+        missing = [cell for cell in grid if cell not in {own.id for own in service.cells}]
+        note = f"without {_names(missing)}" if missing else "all"
+        mark = "  (baseline)" if service.baseline else ""
+        yield f"  {service.id:<{width}}  {len(service.cells):>3} cells, {note}{mark}"
+
+
+def _dropped(matrix: Matrix) -> Iterator[str]:
+    reasons: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for drop in matrix.dropped:
+        reasons[drop.phase, drop.why][drop.service].append(drop.cell)
+    yield f"dropped: {_count(len(matrix.dropped), 'cell')}"
+    for (phase, why), services in reasons.items():
+        cells = list(dict.fromkeys(cell for ids in services.values() for cell in ids))
+        yield f"  {phase}: {_names(cells)} on {_names(list(services))}"
+        yield f"    {why or 'no reason given'}"
+
+
+def cell_line(result: CellResult) -> str:
+    """One cell in one line: what was measured, or why it failed."""
+    name = f"{result.service}  {result.cell.id}"
+    if result.status != "ok":
+        return f"✗ {name}  {result.diagnosis.summary if result.diagnosis else result.status}"
+    figures = "  ".join(_figures(result.metrics, result.cell.concurrency))
+    flags = "".join(f"  [{flag.kind}]" for flag in result.flags)
+    return f"✓ {name}  {figures}{flags}"
+
+
+def _figures(metrics: Mapping[str, float], concurrency: int) -> Iterator[str]:
+    speed = "decode_tok_s" if concurrency == 1 else "steady_tok_s"
+    if speed in metrics:
+        yield f"{metrics[speed]:.1f} tok/s"
+    if "mean_ttft_ms" in metrics:
+        yield f"TTFT {metrics['mean_ttft_ms']:.0f} ms"
+    if "tau" in metrics:
+        yield f"tau {metrics['tau']:.2f}"
+
+
+def status_text(matrix: Matrix, cells: Iterable[CellResult], problems: Mapping[str, str]) -> Iterator[str]:
+    """Lines that say what a result tree holds of its plan, and what is missing."""
+    by_service: dict[str, list[CellResult]] = defaultdict(list)
+    for result in cells:
+        by_service[result.service].append(result)
+    ok = sum(result.status == "ok" for results in by_service.values() for result in results)
+    total = sum(len(service.cells) for service in matrix.services)
+    yield f"{matrix.plan.name}: {ok} of {_count(total, 'cell')} measured"
+    width = max(len(service.id) for service in matrix.services)
+    for service in matrix.services:
+        results = by_service[service.id]
+        good = sum(result.status == "ok" for result in results)
+        failed = len(results) - good
+        yield f"  {service.id:<{width}}  {good}/{len(service.cells)}" + (
+            f"  {failed} failed" if failed else ""
+        )
+    yield from (cell_line(r) for results in by_service.values() for r in results if r.status != "ok")
+    yield from (f"! {name}: {why}" for name, why in problems.items())
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """What a run did, in one line."""
+    kept = f", {outcome.kept} kept from before" if outcome.kept else ""
+    failed = f", {outcome.failed} failed" if outcome.failed else ""
+    return f"{_count(outcome.measured, 'cell')} measured{kept}{failed}"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def duration(seconds: float) -> str:
+    """A time for people: ``45 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
