@@ -1,18 +1,17 @@
 """Make the text that contexts are cut from: Python's library sources and its documentation.
 
 Usage: python scripts/make_corpus.py LIB DOCS   (Python 3.11: ``Lib``, and ``_sources`` of its documentation)
-Writes src/draftmark/workload/data/corpus.json.zst, a list of [name, text].
+Writes src/draftmark/workload/data/corpus.json.xz, a list of [name, text].
 """
 
 import json
+import lzma
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import zstandard
-
-OUT = Path(__file__).parents[1] / "src/draftmark/workload/data/corpus.json.zst"
+OUT = Path(__file__).parents[1] / "src/draftmark/workload/data/corpus.json.xz"
 CODE = (
     ".", "asyncio", "collections", "concurrent/futures", "dbm", "email", "html", "http", "importlib", "json",
     "logging", "multiprocessing", "sqlite3", "tomllib", "unittest", "urllib", "wsgiref", "xml/dom",
@@ -39,7 +38,7 @@ def main() -> None:
     code = list(documents(lib, CODE, "[!_]*.py", "Lib"))
     prose = list(documents(docs, PROSE, "*.rst.txt", "Doc"))
     raw = json.dumps(code + prose, ensure_ascii=False, separators=(",", ":")).encode()
-    OUT.write_bytes(zstandard.ZstdCompressor(level=22).compress(raw))
+    OUT.write_bytes(lzma.compress(raw, preset=9 | lzma.PRESET_EXTREME))
     for kind, found in (("code", code), ("prose", prose)):
         print(f"{kind}: {len(found)} files, {sum(len(text) for _, text in found):,} characters")
     print(f"{OUT.name}: {OUT.stat().st_size:,} bytes")

@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,7 +23,6 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import msgspec
-import zstandard
 
 from draftmark.errors import ResultError, StoreError
 from draftmark.schema import (
@@ -36,6 +36,11 @@ from draftmark.schema import (
     Service,
     ServiceResult,
 )
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 Stored = TypeVar("Stored", CampaignInfo, CellResult, ServiceResult)
 
@@ -94,7 +99,7 @@ class ResultTree:
         """Store a cell with its requests; the cell's file comes last and makes it count."""
         stem = self._folder(result.service) / result.cell.id
         lines = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
-        packed = zstandard.ZstdCompressor(level=6).compress(lines)
+        packed = zstd.compress(lines, level=6)
         self._write(stem.with_name(f"{result.cell.id}.requests.jsonl.zst"), packed)
         result = msgspec.structs.replace(result, requests_sha256=hashlib.sha256(packed).hexdigest())
         self._write(stem.with_name(f"{result.cell.id}.json"), _sealed(result))
@@ -150,9 +155,9 @@ class ResultTree:
     def records(self, service: str, cell: str) -> tuple[RequestRecord, ...]:
         """Every request of a cell; ResultError where they are damaged."""
         try:
-            lines = zstandard.ZstdDecompressor().decompress(self._requests(service, cell)).splitlines()
+            lines = zstd.decompress(self._requests(service, cell)).splitlines()
             return tuple(msgspec.json.decode(line, type=RequestRecord) for line in lines)
-        except (zstandard.ZstdError, msgspec.DecodeError) as error:
+        except (zstd.ZstdError, msgspec.DecodeError) as error:
             raise ResultError(f"{self._folder(service)}/{cell}: damaged request records ({error})") from error
 
     def load(self, matrix: Matrix, *, records: bool = False) -> CampaignResult:

@@ -1,8 +1,10 @@
-"""Long prompts of an exact number of tokens, from passages of real documentation and code.
+"""Long prompts of an exact number of tokens, import lzma
+from passages of real documentation and code.
 
 Each holds another choice of passages, one note that stands nowhere else, and a question on both.
 """
 
+import lzma
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +13,6 @@ from importlib.resources import files
 from itertools import accumulate
 
 import msgspec
-import zstandard
 
 from draftmark.schema import Message
 from draftmark.workload.draw import Draw
@@ -51,8 +52,8 @@ class Passage:
 @cache
 def documents() -> tuple[tuple[str, str], ...]:
     """(name, text) of every file that passages are taken from."""
-    packed = files("draftmark.workload").joinpath("data/corpus.json.zst").read_bytes()
-    raw = zstandard.ZstdDecompressor().decompress(packed)
+    packed = files("draftmark.workload").joinpath("data/corpus.json.xz").read_bytes()
+    raw = lzma.decompress(packed)
     return msgspec.json.decode(raw, type=tuple[tuple[str, str], ...])
 
 
