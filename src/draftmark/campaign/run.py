@@ -5,6 +5,7 @@ a server that dies is started again once for the cell that it died on; a cell th
 its reason, and the campaign goes on.
 """
 
+import shlex
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -225,8 +226,8 @@ def commands(matrix: Matrix, host: Host) -> Iterator[str]:
         if service.engine.kind == "attach":
             continue
         command, _ = launch(service, host, cores, service.id, str)
-        env = "".join(f"{key}={value} " for key, value in command.env.items())
-        yield f"{service.id}: {env}{' '.join(command.argv)}"
+        env = (f"{key}={value}" for key, value in command.env.items())
+        yield f"{service.id}: {shlex.join((*env, *command.argv))}"
 
 
 def _matches(only: str | None, service: Service, cell: Cell) -> bool:
