@@ -512,6 +512,9 @@ class CellResult(Frozen, frozen=True, kw_only=True):
     started_at: str
     """UTC, ISO 8601."""
     duration_s: float
+    """From the start of the clock to the end of the last measured request."""
+    wall_s: float | None = None
+    """All around it too: load client, warm-up, control."""
     metrics: dict[str, float] = {}
     """Keys of ``metrics.METRICS``; what could not be measured is absent."""
     speculation: Speculation | None = None
@@ -597,7 +600,7 @@ class Speedup(Frozen, frozen=True, kw_only=True):
     ratio: Estimate
     verdict: Verdict
     noise: float | None = None
-    """How far the baseline's repetitions, in the cell and at the end of the phase, reach from 1; None without."""
+    """How far from 1 the baseline's repetitions reach, in the cell and at the phase's end; None without."""
     tau: float | None = None
     step_ratio: float | None = None
     """Baseline ``step_s`` over the method's; speedup = tau × step_ratio."""

@@ -63,7 +63,7 @@ class CellDone:
 
     service: Service
     result: CellResult
-    remaining_s: float | None
+    remaining_s: float
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """One cell on one ready server: load, counters, health → a CellResult with its records."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ def measure_cell(
     server: Ready, cell: Cell, work: Work, attempt: int, on_progress: Callable[[int], None]
 ) -> Measurement:
     """Measure a cell; whatever goes wrong with the server or the requests is in the result."""
-    started_at = utc_now()
+    started_at, started_s = utc_now(), time.monotonic()
     try:
         server.flush()
         _load(server, cell, Work(requests=work.warmup))
@@ -66,6 +67,7 @@ def measure_cell(
         status="ok",
         started_at=started_at,
         duration_s=load.duration_s,
+        wall_s=time.monotonic() - started_s,
         metrics=measured,
         speculation=spoken,
         flags=_flags(server, cell, load, measured, spoken, watch.foreign_cpu),

@@ -6,6 +6,7 @@ its reason, and the campaign goes on.
 """
 
 import shlex
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from draftmark.campaign.measure import Measurement, failed, measure_cell
 from draftmark.campaign.servers import Ready, failed_start, launch, ready, utc_now
 from draftmark.engines import ENGINES
 from draftmark.errors import BadInput, DraftmarkError, ServiceError, StageError, nearest
-from draftmark.estimate import Pace
+from draftmark.estimate import Estimate, Pace, estimate
 from draftmark.hosts import Host
 from draftmark.schema import CampaignInfo, Cell, CellResult, Diagnosis, Matrix, Service, ServiceResult, Work
 from draftmark.services import end_orphans
@@ -37,6 +38,9 @@ class Outcome:
     measured: int = 0
     kept: int = 0
     failed: int = 0
+    estimate: Estimate = field(default_factory=Estimate)
+    """Made before anything was measured now."""
+    took_s: float = 0.0
 
 
 @dataclass
@@ -75,9 +79,11 @@ class Campaign:
         end_orphans(self.host, lambda found: self._emit(events.Note(f"{found.service}: {found.text}")))
         for service in self.matrix.services:
             self._todo[service.id] = deque(cell for cell in service.cells if self._needed(service, cell))
+        started_s, self.outcome.estimate = time.monotonic(), estimate(self._left(), self._pace)
         for service in self.matrix.services:
             if self._todo[service.id]:
                 self._serve(service)
+                self.outcome.took_s = time.monotonic() - started_s
         return self.outcome
 
     def _needed(self, service: Service, cell: Cell) -> bool:
@@ -87,6 +93,8 @@ class Campaign:
             return True
         if found is None or (found.status != "ok" and not self.keep_failed):
             return True
+        if found.status == "ok":
+            self._pace = self._pace.measured(cell, found.wall_s or found.duration_s)
         self.outcome.kept += found.status == "ok"
         self.outcome.failed += found.status != "ok"
         self._emit(events.CellKept(service, found))
@@ -175,14 +183,17 @@ class Campaign:
         self.tree.write_cell(found.result, found.records)
         if found.result.status == "ok":
             self.outcome.measured += 1
-            self._pace = self._pace.measured(found.result.cell, found.result.duration_s)
+            self._pace = self._pace.measured(found.result.cell, found.result.wall_s or 0.0)
         else:
             self.outcome.failed += 1
         self._emit(events.CellDone(service, found.result, self._remaining_s(service)))
 
-    def _remaining_s(self, running: Service) -> float | None:
-        starts = sum(bool(todo) for name, todo in self._todo.items() if name != running.id)
-        return self._pace.remaining_s(starts, (cell for todo in self._todo.values() for cell in todo))
+    def _remaining_s(self, running: Service) -> float:
+        own = self._pace.start_s(running.engine.kind) if self._todo[running.id] else 0.0
+        return estimate(self._left(), self._pace).total_s - own
+
+    def _left(self) -> list[Service]:
+        return [replace(service, cells=tuple(self._todo[service.id])) for service in self.matrix.services]
 
     @property
     def _cores(self) -> int:

@@ -13,7 +13,8 @@ from draftmark import report as reports
 from draftmark.cli.progress import Progress
 from draftmark.cli.show import outcome_text, plan_text, status_text
 from draftmark.compare import compare
-from draftmark.errors import EXIT_FAILED, BadInput
+from draftmark.errors import EXIT_FAILED, BadInput, ResultError
+from draftmark.estimate import Pace, estimate, learned
 from draftmark.hosts import Local
 from draftmark.plan import check_paths, expand, notes, read_plan, starter
 from draftmark.schema import SCENARIOS, CellResult, Matrix, Plan
@@ -22,6 +23,9 @@ from draftmark.workload import parse_scenario
 
 PLAN = click.argument("plan_file", metavar="PLAN", type=click.Path(path_type=Path))
 TREE = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+OUTPUT = click.option(
+    "-o", "--output", metavar="DIR", type=click.Path(path_type=Path), help="Result tree [results/NAME]."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 PHASE = click.option("--phase", metavar="NAME", help="Only this phase (`draftmark plan` names them).")
 ONLY = click.option(
@@ -49,24 +53,24 @@ def init(plan_file: Path) -> None:
 
 @click.command()
 @PLAN
+@OUTPUT
 @PHASE
 @ONLY
 @JSON
-def plan(plan_file: Path, phase: str | None, only: str | None, as_json: bool) -> None:
-    """Show what a plan starts and measures, what it leaves out and why; starts nothing."""
+def plan(plan_file: Path, output: Path | None, phase: str | None, only: str | None, as_json: bool) -> None:
+    """Show what a plan starts and measures, what it leaves out and why, and how long it takes."""
     asked, _ = _read(plan_file)
     matrix = campaign.narrow(expand(asked, _scenarios(asked)), phase, only)
     if as_json:
         _print_json(matrix)
         return
-    _print(plan_text(matrix, notes(matrix)))
+    times = estimate(matrix.services, _pace(ResultTree(output or Path("results") / asked.name), matrix))
+    _print(plan_text(matrix, times, notes(matrix)))
 
 
 @click.command()
 @PLAN
-@click.option(
-    "-o", "--output", metavar="DIR", type=click.Path(path_type=Path), help="Result tree [results/NAME]."
-)
+@OUTPUT
 @PHASE
 @ONLY
 @click.option("--dry-run", is_flag=True, help="Show what would be started and measured; start nothing.")
@@ -90,11 +94,11 @@ def run(
     scenarios = _scenarios(plan)
     whole = expand(plan, scenarios)
     matrix = campaign.narrow(whole, phase, only)
+    tree = ResultTree(output or Path("results") / plan.name)
     if dry_run:
-        _print(plan_text(matrix, notes(matrix)))
+        _print(plan_text(matrix, estimate(matrix.services, _pace(tree, matrix)), notes(matrix)))
         _print(("", "commands:", *campaign.commands(matrix, Local())))
         return
-    tree = ResultTree(output or Path("results") / plan.name)
     console = Console(stderr=True, highlight=False)
     if fresh and (moved := tree.set_aside()):
         console.print(f"earlier results are in {moved}", soft_wrap=True)
@@ -176,6 +180,15 @@ def _scenarios(plan: Plan) -> dict[str, str]:
     for name, text in texts.items():
         parse_scenario(text, name)
     return texts
+
+
+def _pace(tree: ResultTree, matrix: Matrix) -> Pace:
+    """What earlier results in the tree say of this plan's times."""
+    try:
+        earlier = tree.load(matrix)
+    except ResultError:
+        return Pace()
+    return learned(earlier.services, earlier.cells)
 
 
 def _matrix(tree: ResultTree) -> Matrix:

@@ -68,9 +68,7 @@ class Progress:
         if isinstance(event, events.CellKept):
             return
         self._left_s = event.remaining_s
-        left = (
-            "" if self._console.is_terminal or self._left_s is None else f"  ({duration(self._left_s)} left)"
-        )
+        left = "" if self._console.is_terminal else f"  ({duration(event.remaining_s)} left)"
         style = "" if event.result.status == "ok" else "red"
         self._say(f"{cell_line(event.result)}  {self._done}/{self._cells}{left}", style)
 

@@ -4,13 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from draftmark.campaign import Outcome
+from draftmark.estimate import Estimate
 from draftmark.schema import CellResult, Matrix, Service
 
 NAMED = 6
 """Names shown before the rest is counted."""
 
 
-def plan_text(matrix: Matrix, notes: Iterable[str] = ()) -> Iterator[str]:
+def plan_text(matrix: Matrix, times: Estimate, notes: Iterable[str] = ()) -> Iterator[str]:
     """Lines that show what a plan runs, phase by phase, and what it leaves out."""
     plan = matrix.plan
     cells = [cell for service in matrix.services for cell in service.cells]
@@ -23,23 +24,26 @@ def plan_text(matrix: Matrix, notes: Iterable[str] = ()) -> Iterator[str]:
     yield f"  engine {plan.engine.kind}, model {plan.model.target}, baseline {baseline}"
     for phase in matrix.phases:
         yield ""
-        yield from _phase(phase, [service for service in matrix.services if service.phase == phase])
+        yield from _phase(phase, [service for service in matrix.services if service.phase == phase], times)
+    yield ""
+    yield f"time: about {duration(times.total_s)}, {_basis(times)}"
     if matrix.dropped:
         yield ""
         yield from _dropped(matrix)
     yield from (f"! {note}" for note in notes)
 
 
-def _phase(name: str, services: Sequence[Service]) -> Iterator[str]:
+def _phase(name: str, services: Sequence[Service], times: Estimate) -> Iterator[str]:
     grid = list(dict.fromkeys(cell.id for service in services for cell in service.cells))
-    yield f"phase {name}: {_count(len(services), 'service start')}"
+    yield f"phase {name}: {_count(len(services), 'service start')}, about {duration(times.phases[name])}"
     yield f"  cells: {' '.join(grid)}"
     width = max(len(service.id) for service in services)
     for service in services:
         missing = [cell for cell in grid if cell not in {own.id for own in service.cells}]
         note = f"without {_names(missing)}" if missing else "all"
         mark = "  (baseline)" if service.baseline else ""
-        yield f"  {service.id:<{width}}  {len(service.cells):>3} cells, {note}{mark}"
+        time = duration(times.services[service.id])
+        yield f"  {service.id:<{width}}  {time:>12}  {len(service.cells):>3} cells, {note}{mark}"
 
 
 def _dropped(matrix: Matrix) -> Iterator[str]:
@@ -97,7 +101,13 @@ def outcome_text(outcome: Outcome) -> str:
     """What a run did, in one line."""
     kept = f", {outcome.kept} kept from before" if outcome.kept else ""
     failed = f", {outcome.failed} failed" if outcome.failed else ""
-    return f"{_count(outcome.measured, 'cell')} measured{kept}{failed}"
+    asked = outcome.estimate
+    time = f" in {duration(outcome.took_s)} (estimated {duration(asked.total_s)}, {_basis(asked)})"
+    return f"{_count(outcome.measured, 'cell')} measured{time if outcome.took_s else ''}{kept}{failed}"
+
+
+def _basis(times: Estimate) -> str:
+    return "a guess: nothing of it was measured yet" if times.guessed else "going by what was measured"
 
 
 def _names(names: Sequence[str]) -> str:

@@ -1,0 +1,61 @@
+"""A plan against what the server says once it runs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from draftmark.memory.gpus import GIB
+from draftmark.memory.types import Fit, MemoryPlan
+
+CLOSE = 0.03
+"""Relative difference up to which prediction and report agree."""
+
+
+@dataclass(frozen=True)
+class Reported:
+    """One number, predicted and reported."""
+
+    label: str
+    predicted: float
+    reported: float
+    unit: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """Relative to what the server reports; None where that is nothing."""
+        return self.predicted / self.reported - 1 if self.reported else None
+
+    @property
+    def close(self) -> bool:
+        """The two agree."""
+        error = self.error
+        return self.predicted == self.reported if error is None else abs(error) <= CLOSE
+
+
+def reported(plan: MemoryPlan, facts: Mapping[str, Any]) -> tuple[Reported, ...]:
+    """Every number that both the plan and the server's own facts have.
+
+    Args:
+        plan: made before the start.
+        facts: what the engine's ``facts`` read from the running server.
+    """
+    return tuple(_pairs(plan, facts))
+
+
+def _pairs(plan: MemoryPlan, facts: Mapping[str, Any]) -> Iterator[Reported]:
+    fit = plan.fit
+    for label, predicted, name, unit in (
+        ("KV tokens", fit.kv_tokens, "kv_tokens", ""),
+        ("requests at once", fit.running, "max_running_requests", ""),
+        ("state slots", fit.recurrent_slots, "recurrent_slots", ""),
+        ("weights", _gib(fit, "target weights", "draft weights"), "weights_gib", "GiB"),
+        ("KV cache", _gib(fit, "left for the KV cache"), "kv_gib", "GiB"),
+    ):
+        said = facts.get(name)
+        if predicted is not None and isinstance(said, int | float) and not isinstance(said, bool):
+            yield Reported(label, float(predicted), float(said), unit)
+
+
+def _gib(fit: Fit, *labels: str) -> float | None:
+    found = [line.bytes for line in fit.lines if line.label in labels]
+    return sum(found) / GIB if found else None
