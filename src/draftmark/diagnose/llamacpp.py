@@ -1,0 +1,260 @@
+"""How llama.cpp fails, as its own program (builds 11434 to 11549) and through the bundled launcher."""
+
+from draftmark.diagnose.adjust import fewer_requests
+from draftmark.diagnose.signature import Signature
+
+_ROOM = "lower server.context_length, max_running_requests or args n-gpu-layers"
+_DAMAGED = "download or convert the file again"
+
+LLAMACPP = (
+    # --- command line and port
+    Signature(
+        "bad-flag",
+        "root",
+        "error: invalid argument: ",
+        "llama.cpp does not know the argument {argument}",
+        "correct the flag under server.args or the method's args",
+        r"error: invalid argument: (?P<argument>\S+)",
+    ),
+    Signature(
+        "bad-flag",
+        "root",
+        "the argument has been removed. ",
+        "llama.cpp no longer has a flag that was given: {hint}",
+        "write the flag's successor",
+        r"the argument has been removed\. (?P<hint>.*)",
+    ),
+    Signature(
+        "port-in-use",
+        "root",
+        "couldn't bind HTTP server socket",
+        "port {port} on {host} is taken",
+        "end the process that holds it or choose another port",
+        r"hostname: (?P<host>[^\s,]+), port: (?P<port>\d+)",
+    ),
+    Signature(
+        "bad-flag",
+        "root",
+        "quantized V cache requires flash_attn to be enabled",
+        "a quantized V cache needs flash attention",
+        "set flash-attn: on, or leave cache-type-v as it is",
+    ),
+    Signature(
+        "package-missing",
+        "root",
+        "error: xllamacpp cannot be imported",
+        "the Python environment has no xllamacpp that can be loaded",
+        "pip install 'draftmark[llamacpp]'",
+    ),
+    # --- model files
+    Signature(
+        "model-missing",
+        "root",
+        "failed to open GGUF file '",
+        "the model file {path} cannot be opened: {why}",
+        "correct the path",
+        r"failed to open GGUF file '(?P<path>[^']*)' \((?P<why>.*?)\)",
+    ),
+    Signature(
+        "model-damaged",
+        "root",
+        ": not a GGUF file",
+        "{path} is not a GGUF file",
+        _DAMAGED,
+        r"failed to load model, '(?P<path>[^']*)': not a GGUF file",
+    ),
+    Signature(
+        "model-missing",
+        "root",
+        "error: failed to load model, '",
+        "the model file {path} cannot be opened: {why}",
+        "correct the path",
+        r"error: failed to load model, '(?P<path>[^']*)': (?P<why>.+)",
+    ),
+    Signature(
+        "model-damaged",
+        "root",
+        "model is corrupted or incomplete",
+        "a model file is cut off or damaged: {what}",
+        _DAMAGED,
+        r"error loading model: (?P<what>.*), model is corrupted or incomplete",
+    ),
+    Signature(
+        "model-damaged",
+        "root",
+        "gguf_init_from_reader: failed to ",
+        "a model file is cut off or damaged: llama.cpp failed to {what}",
+        _DAMAGED,
+        r"gguf_init_from_reader: failed to (?P<what>.+)",
+    ),
+    Signature(
+        "unknown-architecture",
+        "root",
+        "unknown model architecture: '",
+        "this build of llama.cpp does not know the architecture {architecture}",
+        "use a newer build",
+        r"unknown model architecture: '(?P<architecture>[^']*)'",
+    ),
+    Signature(
+        "model-not-loaded",
+        "root",
+        "error loading model: ",
+        "a model could not be loaded: {why}",
+        "check that file and build belong together",
+        r"error loading model: (?P<why>.+)",
+    ),
+    # --- speculation
+    Signature(
+        "draft-not-loaded",
+        "root",
+        "failed to load draft model, '",
+        "the draft model {path} could not be loaded",
+        "check its path and that it is a GGUF file",
+        r"failed to load draft model, '(?P<path>[^']*)'",
+    ),
+    Signature(
+        "no-draft-heads",
+        "root",
+        "context type MTP requested but model doesn't contain MTP layers",
+        "the model has no next-token heads to draft with",
+        "use a model with them, or another method",
+    ),
+    Signature(
+        "vocabulary-mismatch",
+        "setback",
+        "the target and draft vocabs are not compatible",
+        "the draft model's vocabulary is not the target's, so that nothing is drafted",
+        "use a draft model made for this target",
+    ),
+    Signature(
+        "speculation-off",
+        "setback",
+        "failed to initialize speculative decoding context: ",
+        "speculation could not be set up: {why}",
+        "correct the method; llama.cpp serves on without speculation, and measures as the baseline does",
+        r"failed to initialize speculative decoding context: (?P<why>.+)",
+    ),
+    Signature(
+        "speculation-off",
+        "setback",
+        "speculative decoding not supported by this context",
+        "speculation could not be set up: this model's context does not allow it",
+        "use another method; llama.cpp serves on without speculation, and measures as the baseline does",
+    ),
+    # --- memory
+    Signature(
+        "gpu-out-of-memory",
+        "root",
+        "cudaMalloc failed: ",
+        "GPU {device} has no {mib} MiB left: {why}",
+        _ROOM,
+        r"allocating (?P<mib>[\d.]+) MiB on device (?P<device>\d+): cudaMalloc failed: (?P<why>.*)",
+        fewer_requests,
+    ),
+    Signature(
+        "host-out-of-memory",
+        "root",
+        "insufficient memory (attempted to allocate",
+        "the machine's main memory did not suffice for {mib} MB more while {phase}",
+        "lower server.context_length or max_running_requests, or lift the container's limit",
+        r"insufficient memory \(attempted to allocate\s+(?P<mib>[\d.]+) MB\)",
+        fewer_requests,
+    ),
+    *(
+        Signature(
+            "no-kv-memory",
+            "root",
+            f"failed to allocate {what}",
+            f"there is no memory for the {meaning}",
+            f"{_ROOM}; recurrent state grows with the number of draft tokens",
+            adjust=fewer_requests,
+        )
+        for what, meaning in (
+            ("buffer for kv cache", "KV cache"),
+            ("buffer for rs cache", "recurrent state"),
+            ("compute pp buffers", "computation of prompts"),
+            ("compute tg buffers", "computation of tokens"),
+        )
+    ),
+    Signature(
+        "context-not-made",
+        "root",
+        "failed to initialize the context: ",
+        "llama.cpp could not set up the model's context: {why}",
+        "read the lines above",
+        r"failed to initialize the context: (?P<why>(?!.*normal during memory fitting).+)",
+    ),
+    Signature(
+        "memory-not-fitted",
+        "setback",
+        "failed to fit params to free device memory: ",
+        "llama.cpp found no settings that fit into the free memory: {why}",
+        "set server.context_length to what is needed",
+        r"failed to fit params to free device memory: (?P<why>.+)",
+    ),
+    # --- GPU and native code
+    Signature(
+        "gpu-unused",
+        "setback",
+        "failed to initialize CUDA: ",
+        "CUDA could not start, and llama.cpp computes on the CPU: {why}",
+        "check the driver and the container's GPUs; llama-server --list-devices shows what is seen",
+        r"failed to initialize CUDA: (?P<why>.+)",
+    ),
+    Signature(
+        "gpu-error",
+        "root",
+        "CUDA error: ",
+        "the GPU failed while {phase}: {why}",
+        "run once with CUDA_LAUNCH_BLOCKING=1; check the driver",
+        r"CUDA error: (?P<why>.+)",
+    ),
+    Signature(
+        "engine-assertion",
+        "root",
+        "GGML_ASSERT(",
+        "llama.cpp met a case that it does not allow while {phase}: {assertion}",
+        "check that the settings, the model and the draft model belong together; else report it to llama.cpp",
+        r"(?P<assertion>\S+:\d+: GGML_ASSERT\(.*\)) failed",
+    ),
+    Signature(
+        "model-not-loaded",
+        "wrapper",
+        "exiting due to model loading error",
+        "llama.cpp could not load the model, and the log does not say why",
+        "read the lines above",
+    ),
+    # --- while it serves
+    Signature(
+        "context-beyond-training",
+        "warning",
+        "possible training context overflow",
+        "the context of {context} tokens is longer than the {trained} that the model was trained for",
+        "lower server.context_length",
+        r"n_ctx_seq \((?P<context>\d+)\) > n_ctx_train \((?P<trained>\d+)\)",
+    ),
+    Signature(
+        "request-too-long",
+        "http",
+        "exceeds the available context size (",
+        "a request of {tokens} tokens was longer than the context of {context}",
+        "raise server.context_length or shorten the workload",
+        r"request \((?P<tokens>\d+) tokens\) exceeds the available context size \((?P<context>\d+) tokens\)",
+    ),
+    Signature(
+        "request-too-long",
+        "http",
+        "Context size has been exceeded.",
+        "a request outgrew its context while it was answered",
+        "raise server.context_length or shorten the workload",
+    ),
+    Signature(
+        "still-loading",
+        "http",
+        '"Loading model"',
+        "the model was still loading",
+        "wait until the server is ready",
+        r'"message"\s*:\s*"Loading model"',
+    ),
+)
+"""Earlier ones win where two are on one line."""

@@ -1,0 +1,196 @@
+"""How vLLM 0.32 fails."""
+
+from draftmark.diagnose.adjust import context_as_told, fewer_requests, more_memory
+from draftmark.diagnose.signature import Signature
+
+_SERVED = "wait until its memory is free, or use other GPUs; nvidia-smi names the process"
+
+VLLM = (
+    # --- memory
+    Signature(
+        "gpu-out-of-memory",
+        "root",
+        "CUDA out of memory occurred when warming up sampler with",
+        "the GPU ran out of memory while the sampler was warmed up for {requests} requests",
+        "lower server.max_running_requests",
+        r"warming up sampler with (?P<requests>\d+)",
+        fewer_requests,
+    ),
+    Signature(
+        "kv-too-small",
+        "root",
+        "To serve at least one request with the model",
+        "the KV cache cannot hold one request of {length} tokens; it could hold one of {fits}",
+        "lower server.context_length or raise memory_fraction",
+        r"max seq len \((?P<length>\d+)\).*estimated maximum model length is (?P<fits>\d+)",
+        context_as_told,
+    ),
+    Signature(
+        "kv-too-small",
+        "root",
+        "To serve at least one request with the model",
+        "the KV cache cannot hold one request of {length} tokens",
+        "lower server.context_length or raise memory_fraction",
+        r"max seq len \((?P<length>\d+)\)",
+        more_memory,
+    ),
+    Signature(
+        "no-kv-memory",
+        "root",
+        "No available memory for the cache blocks",
+        "the weights leave no memory for the KV cache",
+        "raise server.memory_fraction or tensor_parallel",
+        adjust=more_memory,
+    ),
+    Signature(
+        "gpu-occupied",
+        "root",
+        "on startup is less than desired GPU memory utilization",
+        "another process holds memory of the GPU: {free} of {total} GiB are free",
+        _SERVED,
+        r"Free memory on device \S+ \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\)",
+    ),
+    Signature(
+        "gpu-occupied",
+        "root",
+        "Error in memory profiling. Initial free memory",
+        "another process gave memory back while vLLM measured what is free",
+        "start it when the server before it is gone",
+    ),
+    # --- configuration
+    Signature(
+        "no-draft-model",
+        "root",
+        "num_speculative_tokens was provided but without speculative model",
+        "speculation was asked for without a draft model",
+        "set model.draft, or a method that needs none",
+    ),
+    Signature(
+        "no-draft-model",
+        "root",
+        "num_speculative_tokens must be provided with speculative model",
+        "a draft model was given without the number of tokens to draft",
+        "set the method's number of draft tokens",
+    ),
+    Signature(
+        "no-draft-model",
+        "root",
+        "`num_speculative_tokens` was not provided",
+        "the number of tokens to draft was not given, and the draft model does not name one",
+        "set the method's number of draft tokens",
+    ),
+    Signature(
+        "vocabulary-mismatch",
+        "root",
+        "Target and draft model should have the same vocabulary size",
+        "the draft model's vocabulary is not the target's",
+        "use a draft model made for this target, or use_heterogeneous_vocab in the speculative config",
+    ),
+    Signature(
+        "context-too-long",
+        "root",
+        "is greater than the derived max_model_len",
+        "a context of {asked} tokens was asked for, more than the model was made for",
+        "lower server.context_length, or set VLLM_ALLOW_LONG_MAX_MODEL_LEN=1",
+        r"max_model_len \((?P<asked>\d+)\) is greater than the derived max_model_len",
+    ),
+    Signature(
+        "bad-tensor-parallel",
+        "root",
+        "Total number of attention heads (",
+        "{heads} attention heads cannot be spread over {tp} GPUs",
+        "choose a tensor_parallel that divides them",
+        r"attention heads \((?P<heads>\d+)\) must be divisible by tensor parallel size \((?P<tp>\d+)\)",
+    ),
+    Signature(
+        "attention-backend",
+        "root",
+        "Selected backend ",
+        "the attention backend {backend} cannot be used: {why}",
+        "leave the choice to vLLM",
+        r"Selected backend (?P<backend>\S+) is not valid for this configuration\. Reason: (?P<why>.*)",
+    ),
+    Signature(
+        "attention-backend",
+        "root",
+        "No valid attention backend found for",
+        "no attention backend supports this model on this GPU",
+        "try another dtype or KV cache dtype",
+    ),
+    Signature(
+        "no-gpu",
+        "root",
+        "Failed to infer device type",
+        "vLLM finds neither a GPU nor another device that it knows",
+        "check the driver, the container's GPUs and CUDA_VISIBLE_DEVICES",
+    ),
+    # --- processes
+    Signature(
+        "host-out-of-memory",
+        "root",
+        "died unexpectedly (exit code: -9)",
+        "the worker {worker} was killed, most likely for want of main memory",
+        "look at dmesg for the kernel's OOM killer",
+        r"Worker proc (?P<worker>\S+) died unexpectedly",
+    ),
+    Signature(
+        "native-crash",
+        "root",
+        " died unexpectedly (exit code: ",
+        "the worker {worker} crashed with exit code {status}",
+        "run once with CUDA_LAUNCH_BLOCKING=1 and NCCL_DEBUG=INFO",
+        r"Worker proc (?P<worker>\S+) died unexpectedly \(exit code: (?P<status>-?\d+)\)",
+    ),
+    Signature(
+        "worker-stalled",
+        "setback",
+        "No available shared memory broadcast block found",
+        "a worker did not answer for a while: it compiles, waits for another GPU, or shared memory is full",
+        "give /dev/shm more room (--shm-size of the container)",
+    ),
+    Signature(
+        "engine-failed",
+        "wrapper",
+        "EngineCore failed to start.",
+        "vLLM's engine did not start, and the log does not say why",
+        "read the lines above",
+    ),
+    Signature(
+        "engine-failed",
+        "wrapper",
+        "EngineCore encountered a fatal error.",
+        "vLLM's engine failed while {phase}, and the log does not say why",
+        "read the lines above",
+    ),
+    Signature(
+        "engine-failed",
+        "wrapper",
+        "Engine core initialization failed. See root cause above.",
+        "vLLM's engine did not start, and the log does not say why",
+        "read the lines above",
+    ),
+    Signature(
+        "engine-failed",
+        "wrapper",
+        "EngineCore encountered an issue. See stack trace",
+        "vLLM's engine died while it served, and the log does not say why",
+        "read the lines above",
+    ),
+    # --- requests
+    Signature(
+        "request-too-long",
+        "http",
+        "This model's maximum context length is ",
+        "a request was longer than the context of {context} tokens",
+        "raise server.context_length or shorten the workload",
+        r"maximum context length is (?P<context>\d+) tokens",
+    ),
+    Signature(
+        "unsupported-sampling",
+        "http",
+        "The min_p and logit_bias sampling parameters are not yet supported with speculative decoding",
+        "vLLM takes no min_p and no logit_bias while it speculates",
+        "leave them out for every method",
+    ),
+)
+"""Earlier ones win where two are on one line."""
