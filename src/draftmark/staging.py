@@ -110,6 +110,23 @@ def model_path(name: str, on_progress: Progress = lambda _: None, cache: Path | 
     raise _no_such_model(name, path)
 
 
+def local_copy(name: str) -> Path | None:
+    """Where a model's files lie on this machine already; None where they do not. Nothing is fetched.
+
+    A hub id is looked for in the hub's own cache, in its newest snapshot.
+    """
+    if name in BUNDLED:
+        path = platformdirs.user_cache_path("draftmark") / "models" / BUNDLED[name].file_name
+        return path if _is_whole(path, BUNDLED[name]) else None
+    path = Path(name).expanduser()
+    if path.exists():
+        return path
+    hub = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser() / "hub"
+    snapshots = (hub / f"models--{name.replace('/', '--')}" / "snapshots").glob("*/config.json")
+    newest = max(snapshots, key=lambda config: config.stat().st_mtime, default=None)
+    return newest.parent if newest else None
+
+
 def _no_such_model(name: str, path: Path) -> BadInput:
     if path.parent == Path() and not path.suffix:
         return BadInput(f"model '{name}': no such file or bundled model", nearest(name, BUNDLED))

@@ -152,6 +152,11 @@ class ResultTree:
             return Unusable("its request records are missing or damaged")
         return found
 
+    def service(self, name: str) -> ServiceResult | None:
+        """The last start of a service; None where there is none that can be believed."""
+        found = _opened(self._folder(name) / "service.json", ServiceResult)
+        return None if isinstance(found, Unusable) else found
+
     def records(self, service: str, cell: str) -> tuple[RequestRecord, ...]:
         """Every request of a cell; ResultError where they are damaged."""
         try:
@@ -165,8 +170,7 @@ class ResultTree:
         info = self.info()
         services, cells, kept = [], [], {}
         for service in matrix.services:
-            start = _opened(self._folder(service.id) / "service.json", ServiceResult)
-            if isinstance(start, ServiceResult):
+            if start := self.service(service.id):
                 services.append(start)
             for cell in service.cells:
                 found = self.cell(service, cell)

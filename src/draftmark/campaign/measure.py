@@ -87,7 +87,7 @@ def _flags(
     foreign_cpu: float | None,
 ) -> tuple[Flag, ...]:
     method = server.service.method
-    return metrics.flags(
+    found = metrics.flags(
         cell,
         load,
         measured,
@@ -97,6 +97,10 @@ def _flags(
         facts=server.facts,
         foreign_cpu=foreign_cpu,
     )
+    if not server.adjusted:
+        return found
+    change = ", ".join(f"{name} {value}" for name, value in server.adjusted.items())
+    return (*found, Flag(kind="adjusted", detail=f"not as planned, to avoid a failed start: {change}"))
 
 
 def _load(

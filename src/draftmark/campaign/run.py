@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from draftmark import __version__, workload
 from draftmark.campaign import events
 from draftmark.campaign.measure import Measurement, failed, measure_cell
-from draftmark.campaign.servers import Ready, failed_start, launch, ready, utc_now
+from draftmark.campaign.servers import NotServed, Ready, Site, launch, ready, utc_now
 from draftmark.engines import ENGINES
-from draftmark.errors import BadInput, DraftmarkError, ServiceError, StageError, nearest
+from draftmark.errors import BadInput, DraftmarkError, nearest
 from draftmark.estimate import Estimate, Pace, estimate
 from draftmark.hosts import Host
-from draftmark.schema import CampaignInfo, Cell, CellResult, Diagnosis, Matrix, Service, ServiceResult, Work
+from draftmark.schema import CampaignInfo, Cell, CellResult, Diagnosis, Matrix, Service, Work
 from draftmark.services import end_orphans
 from draftmark.store import ResultTree, Unusable
 
@@ -103,14 +103,23 @@ class Campaign:
     def _serve(self, service: Service) -> None:
         """Start a service, again if it dies, until each of its cells is measured or has failed."""
         todo, attempts = self._todo[service.id], Counter[str]()
+        advised: Diagnosis | None = None
+        site = Site(self.host, self._machine, self.tree)
         while todo:
             self._emit(events.ServiceStarting(service, len(todo)))
             try:
-                with ready(service, self.host, self._cores, self.tree, self._progress_of(service)) as server:
+                with ready(service, site, self._progress_of(service), advised) as server:
                     self._started(server)
                     self._measure(server, todo, attempts)
-            except (ServiceError, StageError) as error:
-                self._not_served(service, error)
+            except NotServed as error:
+                self._emit(events.ServiceFailed(service, error.diagnosis))
+                if advised is None and self._adjustable(error.diagnosis):
+                    advised = error.diagnosis
+                else:
+                    self._not_served(service, error.diagnosis)
+
+    def _adjustable(self, diagnosis: Diagnosis) -> bool:
+        return self.matrix.plan.on_failure == "adjust" and bool(diagnosis.adjust)
 
     def _measure(self, server: Ready, todo: deque[Cell], attempts: Counter[str]) -> None:
         """Measure cells until none is left or the server has died."""
@@ -124,7 +133,7 @@ class Campaign:
                 self._emit(events.Note(f"{service.id}: the server died on {cell.id}; starting it again"))
                 return
             todo.popleft()
-            self._store(service, found if alive else _died(found, server))
+            self._store(service, found if alive else _died(found, server.died()))
             if not alive:
                 return
 
@@ -155,18 +164,8 @@ class Campaign:
             self._pace = self._pace.started(server.ready_s)
             self._emit(events.ServiceReady(server.service, server.ready_s))
 
-    def _not_served(self, service: Service, error: ServiceError | StageError) -> None:
+    def _not_served(self, service: Service, diagnosis: Diagnosis) -> None:
         """Store every cell that a server which cannot be had leaves unmeasured."""
-        diagnosis = (
-            failed_start(error)
-            if isinstance(error, ServiceError)
-            else Diagnosis(cause="not-staged", summary=error.message, remedy=error.hint)
-        )
-        self._emit(events.ServiceFailed(service, diagnosis))
-        if isinstance(error, StageError):
-            self.tree.write_service(
-                ServiceResult(service=service, status="failed", started_at=utc_now(), diagnosis=diagnosis)
-            )
         todo = self._todo[service.id]
         while todo:
             result = CellResult(
@@ -194,10 +193,6 @@ class Campaign:
 
     def _left(self) -> list[Service]:
         return [replace(service, cells=tuple(self._todo[service.id])) for service in self.matrix.services]
-
-    @property
-    def _cores(self) -> int:
-        return int(self._machine["cores"])
 
     def _progress_of(self, service: Service) -> Callable[[str, float], None]:
         return lambda text, elapsed_s: self._emit(events.ServiceProgress(service, text, elapsed_s))
@@ -246,14 +241,8 @@ def _matches(only: str | None, service: Service, cell: Cell) -> bool:
     return only is None or any(fnmatchcase(name, only) for name in names)
 
 
-def _died(found: Measurement, server: Ready) -> Measurement:
-    """A cell whose server died under it, whatever its requests gave."""
-    diagnosis = Diagnosis(
-        cause="server-died",
-        summary=f"the server died while the cell was measured, {ATTEMPTS} times",
-        evidence=tuple(server.log_tail().splitlines()),
-        remedy="read server.log in this folder, then run the same command again",
-    )
+def _died(found: Measurement, diagnosis: Diagnosis) -> Measurement:
+    """A cell whose server died under it each time, whatever its requests gave."""
     return Measurement(
         replace(found.result, status="failed", metrics={}, speculation=None, flags=(), diagnosis=diagnosis),
         found.records,

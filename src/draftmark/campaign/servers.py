@@ -13,10 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from draftmark import services, staging
+from draftmark.campaign.budget import budget, gpu_of
+from draftmark.diagnose import UNCLASSIFIED, diagnose, warnings
 from draftmark.engines import ENGINES, Command, Launch, Post, attach
-from draftmark.errors import ServiceError
+from draftmark.errors import DraftmarkError, ServiceError, StageError
 from draftmark.hosts import Host
-from draftmark.schema import Diagnosis, Service, ServiceResult
+from draftmark.memory import predictions
+from draftmark.schema import Diagnosis, Scalar, Service, ServiceResult
 from draftmark.store import ResultTree
 
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
@@ -41,8 +44,11 @@ class Ready:
     flush: Callable[[], None]
     """Make it forget what earlier requests taught it, where it can."""
     alive: Callable[[], bool]
-    log_tail: Callable[[], str]
+    died: Callable[[], Diagnosis]
+    """Why it is no more."""
     facts: Mapping[str, Any]
+    adjusted: Mapping[str, Scalar | None]
+    """Settings that are not the plan's."""
     ready_s: float | None
 
 
@@ -63,87 +69,136 @@ def launch(
     return engine.command(service, known), port
 
 
+class NotServed(DraftmarkError):
+    """A service has no server; says why, and ``service.json`` says it too."""
+
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        super().__init__(diagnosis.summary, diagnosis.remedy)
+        self.diagnosis = diagnosis
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where servers run and results go."""
+
+    host: Host
+    machine: Mapping[str, Any]
+    """Facts of the host."""
+    tree: ResultTree
+
+
 @contextmanager
 def ready(
-    service: Service, host: Host, cores: int, tree: ResultTree, on_progress: OnProgress
+    service: Service, site: Site, on_progress: OnProgress, first_failure: Diagnosis | None = None
 ) -> Iterator[Ready]:
-    """A ready server while the block runs, and ``service.json``; DraftmarkError when there is none."""
+    """A ready server while the block runs, and ``service.json``; raises NotServed when there is none.
+
+    Args:
+        first_failure: why it did not start before; then it starts with the settings that this advises.
+    """
+    change = first_failure.adjust if first_failure else {}
+    stored = ServiceResult(
+        service=replace(service, **change),
+        status="ok",
+        started_at=utc_now(),
+        adjusted=dict(change),
+        first_failure=first_failure,
+    )
     attached = service.engine.kind == "attach"
-    serve = _attached(service, tree) if attached else _started(service, host, cores, tree, on_progress)
-    with serve as server:
-        yield server
+    serve = _attached(stored, site.tree) if attached else _started(stored, site, on_progress)
+    try:
+        with serve as server:
+            yield server
+    except StageError as error:
+        diagnosis = Diagnosis(cause="not-staged", summary=error.message, remedy=error.hint)
+        site.tree.write_service(replace(stored, status="failed", diagnosis=diagnosis))
+        raise NotServed(diagnosis) from error
 
 
 @contextmanager
-def _started(
-    service: Service, host: Host, cores: int, tree: ResultTree, on_progress: OnProgress
-) -> Iterator[Ready]:
-    served_name = f"{service.id}-{uuid.uuid4().hex[:8]}"
-    command, port = launch(
-        service,
-        host,
-        cores,
-        served_name,
-        lambda name: staging.model_path(name, lambda text: on_progress(text, 0.0)),
-    )
-    server = services.Server(
-        service=service.id,
-        command=command,
-        readiness=ENGINES[service.engine.kind].readiness(service),
-        host=host,
-        port=port,
-        served_name=served_name,
-        log_path=tree.new_log(service.id),
-        on_event=lambda progress: on_progress(progress.text, progress.elapsed_s),
-    )
-    stored = ServiceResult(
-        service=service, status="ok", argv=command.argv, env=masked(command.env), started_at=utc_now()
-    )
+def _started(stored: ServiceResult, site: Site, on_progress: OnProgress) -> Iterator[Ready]:
+    service = stored.service
+    server = _server(service, site, on_progress)
+    stored = replace(stored, argv=server.command.argv, env=masked(server.command.env))
     try:
         with server:
-            facts = _facts(service, server.get, server.log_path.read_text(errors="replace"))
-            stored = replace(stored, ready_s=server.ready_s, facts=facts, engine_version=facts.get("version"))
-            tree.write_service(stored)
-            yield Ready(
-                service=service,
-                base_url=f"http://127.0.0.1:{port}",
-                headers={},
-                served_name=served_name,
-                get=lambda path: server.get(path, PAGE_S),
-                post=lambda path, body: _posted(f"http://127.0.0.1:{port}{path}", {}, body),
-                flush=lambda: _flush(service, server),
-                alive=server.alive,
-                log_tail=server.log_tail,
-                facts=facts,
+            facts = _facts(service, server.get, _log(server))
+            if plan := budget(service, gpu_of(site.machine)):
+                facts["predicted"] = predictions(plan)
+            stored = replace(
+                stored,
                 ready_s=server.ready_s,
+                facts=facts,
+                engine_version=facts.get("version"),
+                warnings=warnings(_log(server), service.engine.kind),
             )
+            site.tree.write_service(stored)
+            yield _ready(stored, server)
         if server.state is services.State.FAILED:
-            stored = replace(stored, status="failed", diagnosis=died(service, server.exit_status))
+            stored = replace(stored, status="failed", diagnosis=died(service, server))
     except ServiceError as error:
-        stored = replace(stored, status="failed", diagnosis=failed_start(error))
-        raise
+        stored = replace(stored, status="failed", diagnosis=not_started(service, server, error))
+        raise NotServed(stored.diagnosis or _told(error)) from error
     except KeyboardInterrupt:
         stored = replace(stored, status="interrupted")
         raise
     finally:
         tail = "" if stored.status == "ok" else server.log_tail()
-        tree.write_service(replace(stored, exit_status=server.exit_status, log_tail=tail))
+        site.tree.write_service(replace(stored, exit_status=server.exit_status, log_tail=tail))
+
+
+def _server(service: Service, site: Site, on_progress: OnProgress) -> services.Server:
+    served_name = f"{service.id}-{uuid.uuid4().hex[:8]}"
+
+    def staged(name: str) -> str:
+        return staging.model_path(name, lambda text: on_progress(text, 0.0))
+
+    command, port = launch(service, site.host, int(site.machine["cores"]), served_name, staged)
+    return services.Server(
+        service=service.id,
+        command=command,
+        readiness=ENGINES[service.engine.kind].readiness(service),
+        host=site.host,
+        port=port,
+        served_name=served_name,
+        log_path=site.tree.new_log(service.id),
+        on_event=lambda progress: on_progress(progress.text, progress.elapsed_s),
+    )
+
+
+def _ready(stored: ServiceResult, server: services.Server) -> Ready:
+    service = stored.service
+    url = f"http://127.0.0.1:{server.port}"
+    return Ready(
+        service=service,
+        base_url=url,
+        headers={},
+        served_name=server.served_name,
+        get=lambda path: server.get(path, PAGE_S),
+        post=lambda path, body: _posted(f"{url}{path}", {}, body),
+        flush=lambda: _flush(service, server),
+        alive=server.alive,
+        died=lambda: died(service, server),
+        facts=stored.facts,
+        adjusted=stored.adjusted,
+        ready_s=server.ready_s,
+    )
 
 
 @contextmanager
-def _attached(service: Service, tree: ResultTree) -> Iterator[Ready]:
+def _attached(stored: ServiceResult, tree: ResultTree) -> Iterator[Ready]:
+    service = stored.service
     headers, url = attach.headers(service, os.environ), attach.base_url(service)
 
     def get(path: str) -> str:
         return _fetched(f"{url}{path}", headers)
 
-    stored = ServiceResult(service=service, status="ok", started_at=utc_now())
     try:
         facts = _facts(service, get, "")
         tree.write_service(replace(stored, facts=facts))
     except ServiceError as error:
-        tree.write_service(replace(stored, status="failed", diagnosis=failed_start(error)))
-        raise
+        tree.write_service(replace(stored, status="failed", diagnosis=_told(error)))
+        raise NotServed(_told(error)) from error
     yield Ready(
         service=service,
         base_url=url,
@@ -153,8 +208,9 @@ def _attached(service: Service, tree: ResultTree) -> Iterator[Ready]:
         post=lambda path, body: _posted(f"{url}{path}", headers, body),
         flush=lambda: None,
         alive=lambda: True,
-        log_tail=str,
+        died=lambda: Diagnosis(cause="server-died", summary=f"{url} answers no more"),
         facts=facts,
+        adjusted={},
         ready_s=None,
     )
 
@@ -189,24 +245,42 @@ def _fetched(url: str, headers: Mapping[str, str], data: bytes | None = None) ->
         ) from error
 
 
-def failed_start(error: ServiceError) -> Diagnosis:
-    """Why a server did not become ready."""
-    return Diagnosis(
-        cause="server-start",
-        summary=error.message,
-        evidence=tuple(error.log_tail.splitlines()[-EVIDENCE:]),
-        remedy=error.hint,
+def not_started(service: Service, server: services.Server, error: ServiceError) -> Diagnosis:
+    """Why a server did not become ready: from its log, else what was seen from outside."""
+    gave_up = error.exit_status is None
+    found = diagnose(
+        _log(server), service.engine.kind, error.exit_status, ready=False, stopped=gave_up, service=service
     )
+    if found is None or found.cause == UNCLASSIFIED:
+        return replace(_told(error), evidence=tuple(error.log_tail.splitlines()[-EVIDENCE:]))
+    return replace(found, summary=f"{error.message}: {found.summary}")
 
 
-def died(service: Service, exit_status: int | None) -> Diagnosis:
+def died(service: Service, server: services.Server) -> Diagnosis:
     """Why a server that was ready is no more."""
-    how = f"signal {-exit_status}" if exit_status is not None and exit_status < 0 else f"status {exit_status}"
-    return Diagnosis(
-        cause="server-died",
-        summary=f"the server ended with {how} while it was measured",
-        remedy=f"read {service.id}/server.log in the result folder, then run the same command again",
-    )
+    status = server.exit_status
+    found = diagnose(_log(server), service.engine.kind, status, ready=True, service=service)
+    how = "" if status is None else f" with signal {-status}" if status < 0 else f" with status {status}"
+    seen = f"the server ended{how} while it was measured"
+    if found is None or found.cause == UNCLASSIFIED:
+        return Diagnosis(
+            cause="server-died",
+            summary=seen,
+            evidence=tuple(server.log_tail().splitlines()[-EVIDENCE:]),
+            remedy=f"read {service.id}/server.log in the result folder, then run the same command again",
+        )
+    return replace(found, summary=f"{seen}: {found.summary}")
+
+
+def _told(error: ServiceError) -> Diagnosis:
+    return Diagnosis(cause="server-start", summary=error.message, remedy=error.hint)
+
+
+def _log(server: services.Server) -> str:
+    try:
+        return server.log_path.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def masked(env: Mapping[str, str]) -> dict[str, str]:

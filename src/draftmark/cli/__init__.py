@@ -9,6 +9,7 @@ import click
 
 from draftmark import __version__
 from draftmark.cli.commands import init, plan, report, run, status
+from draftmark.cli.explain import diagnose, memory
 from draftmark.errors import EXIT_INTERRUPTED, DraftmarkError
 
 
@@ -32,7 +33,7 @@ def cli() -> None:
     """
 
 
-for command in (init, plan, run, status, report):
+for command in (init, plan, run, status, report, memory, diagnose):
     cli.add_command(command)
 
 

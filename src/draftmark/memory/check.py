@@ -42,18 +42,34 @@ def reported(plan: MemoryPlan, facts: Mapping[str, Any]) -> tuple[Reported, ...]
     return tuple(_pairs(plan, facts))
 
 
-def _pairs(plan: MemoryPlan, facts: Mapping[str, Any]) -> Iterator[Reported]:
+LABELS = {
+    "kv_tokens": ("KV tokens", ""),
+    "max_running_requests": ("requests at once", ""),
+    "recurrent_slots": ("state slots", ""),
+    "weights_gib": ("weights", "GiB"),
+    "kv_gib": ("KV cache", "GiB"),
+}
+"""(what it is called, unit) of each fact that a plan predicts."""
+
+
+def predictions(plan: MemoryPlan) -> dict[str, float]:
+    """What a plan says of a server, by the names of its facts."""
     fit = plan.fit
-    for label, predicted, name, unit in (
-        ("KV tokens", fit.kv_tokens, "kv_tokens", ""),
-        ("requests at once", fit.running, "max_running_requests", ""),
-        ("state slots", fit.recurrent_slots, "recurrent_slots", ""),
-        ("weights", _gib(fit, "target weights", "draft weights"), "weights_gib", "GiB"),
-        ("KV cache", _gib(fit, "left for the KV cache"), "kv_gib", "GiB"),
-    ):
-        said = facts.get(name)
-        if predicted is not None and isinstance(said, int | float) and not isinstance(said, bool):
-            yield Reported(label, float(predicted), float(said), unit)
+    found = {
+        "kv_tokens": fit.kv_tokens,
+        "max_running_requests": fit.running,
+        "recurrent_slots": fit.recurrent_slots,
+        "weights_gib": _gib(fit, "target weights", "draft weights"),
+        "kv_gib": _gib(fit, "left for the KV cache"),
+    }
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def _pairs(plan: MemoryPlan, facts: Mapping[str, Any]) -> Iterator[Reported]:
+    for name, predicted in predictions(plan).items():
+        said, (label, unit) = facts.get(name), LABELS[name]
+        if isinstance(said, int | float) and not isinstance(said, bool):
+            yield Reported(label, predicted, float(said), unit)
 
 
 def _gib(fit: Fit, *labels: str) -> float | None:

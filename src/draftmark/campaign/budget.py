@@ -1,0 +1,38 @@
+"""The memory plan of a service, for the models that lie on this machine and the GPUs that it has."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from draftmark import staging
+from draftmark.errors import BadInput
+from draftmark.memory import Gpu, MemoryPlan, gpu_named, plan_memory
+from draftmark.models.facts import ModelFacts
+from draftmark.models.read import facts_of
+from draftmark.schema import Service
+
+
+def budget(service: Service, gpu: Gpu | None) -> MemoryPlan | None:
+    """Whether a service fits; None where nothing can be said: no GPU, or a model that is not here."""
+    target = known_facts(service.model.target)
+    if gpu is None or target is None:
+        return None
+    draft = known_facts(service.method.draft) if service.method.draft else None
+    return plan_memory(service, target, draft, gpu)
+
+
+def known_facts(name: str) -> ModelFacts | None:
+    """Facts of a model that lies on this machine, by the plan's word; None where it does not."""
+    path = staging.local_copy(name)
+    return facts_of(path) if path else None
+
+
+def gpu_of(machine: Mapping[str, Any]) -> Gpu | None:
+    """The machine's first GPU: one whose memory is known by its name, else as its driver says."""
+    gpus: Sequence[Mapping[str, Any]] = machine.get("gpus") or ()
+    if not gpus or not gpus[0]["memory_bytes"]:
+        return None
+    name, size = str(gpus[0]["name"]).removeprefix("NVIDIA "), int(gpus[0]["memory_bytes"])
+    try:
+        return gpu_named(name)
+    except BadInput:
+        return Gpu(name, size)
