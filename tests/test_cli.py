@@ -1,0 +1,110 @@
+"""The command line from outside: one clear error for bad input, and output that can be piped."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from draftmark.plan import read_plan
+
+GOOD = """name: small
+engine: {kind: llamacpp}
+model: {target: smollm2-135m}
+methods: [{name: none, kind: none}]
+workloads: [{kind: prompts}]
+"""
+
+
+def draftmark(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "draftmark", *arguments],
+        cwd=folder,
+        env={**os.environ, "DRAFTMARK_STATE_DIR": str(folder / "state")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("kind: llamacpp", "kind: llamacp"), "plan.yaml:2: engine.kind"),
+        (("workloads:", "workload:"), "did you mean 'workloads'?"),
+        (("kind: none}", "kind: ngram-smple}"), "did you mean 'ngram-simple'?"),
+        (("[{name: none, kind: none}]", "[]"), "plan.yaml:4: methods"),
+        (("none, kind: none}]", "none, kind: none}, {name: none, kind: ngram-mod}]"), "methods[1].name"),
+        (("kind: none}", "kind: ngram-simple, size_m: 0}"), "size_m"),
+        (("smollm2-135m", "./missing.gguf"), "no such file"),
+        (("kind: prompts", "kind: prompts, repetitions: three"), "repetitions"),
+        (("name: small", "name: [small"), "plan.yaml:"),
+        (("kind: prompts", "kind: prompts, max_tokens: [0]"), "at least 1"),
+    ],
+)
+def test_a_broken_plan_is_one_error(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    """Exit code 2, one message that names the place, nothing written, no traceback."""
+    (tmp_path / "plan.yaml").write_text(GOOD.replace(*change))
+    ended = draftmark(tmp_path, "run", "plan.yaml")
+    assert ended.returncode == 2, ended.stderr
+    assert says in ended.stderr
+    assert ended.stderr.count("draftmark: ") == 1
+    assert "Traceback" not in ended.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.yaml"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "missing.yaml"),
+        ("status", "nowhere"),
+        ("report", "nowhere"),
+        ("plan", "plan.yaml", "--phase", "tp9"),
+        ("plan", "plan.yaml", "--only", "nothing-like-it"),
+        ("memory", "./nowhere", "--engine", "sglang", "--gpu", "H100"),
+        ("diagnose", "nowhere.log"),
+        ("run", "plan.yaml", "--no-such-flag"),
+    ],
+)
+def test_what_is_not_there_is_bad_input(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Exit code 2 and a sentence, never a traceback."""
+    (tmp_path / "plan.yaml").write_text(GOOD)
+    ended = draftmark(tmp_path, *arguments)
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stderr.strip()
+    assert "Traceback" not in ended.stderr
+
+
+def test_init_writes_a_plan_that_is_valid_and_never_overwrites(tmp_path: Path) -> None:
+    """What init writes can be planned; a second init leaves it alone."""
+    assert draftmark(tmp_path, "init", "mine.yaml").returncode == 0
+    text = (tmp_path / "mine.yaml").read_text()
+    read_plan(text, "mine.yaml")
+    assert draftmark(tmp_path, "init", "mine.yaml").returncode == 2
+    assert (tmp_path / "mine.yaml").read_text() == text
+
+
+def test_plan_prints_json_for_programs(tmp_path: Path) -> None:
+    """Standard output is one JSON value with services and their cells."""
+    (tmp_path / "plan.yaml").write_text(GOOD)
+    matrix = json.loads(draftmark(tmp_path, "plan", "plan.yaml", "--json").stdout)
+    assert [service["id"] for service in matrix["services"]] == ["llamacpp-tp1-none"]
+    assert len(matrix["services"][0]["cells"]) == 5
+
+
+def test_plan_can_be_piped_into_something_that_stops_reading(tmp_path: Path) -> None:
+    """A reader that goes away is no error worth a traceback."""
+    (tmp_path / "plan.yaml").write_text(GOOD)
+    command = f"{sys.executable} -m draftmark plan plan.yaml | head -1"
+    ended = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith("small: 1 service start")
+    assert ended.stderr == ""
+
+
+def test_help_names_every_command(tmp_path: Path) -> None:
+    """--help teaches what there is."""
+    told = draftmark(tmp_path, "--help").stdout
+    for name in ("init", "plan", "run", "status", "report", "memory", "diagnose"):
+        assert f"\n  {name} " in told
