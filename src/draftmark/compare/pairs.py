@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from draftmark.metrics import completed
-from draftmark.schema import CellResult, RequestRecord, Role, Service
+from draftmark.schema import CampaignResult, CellResult, FlagKind, RequestRecord, Role, Service
 
 Key = tuple[str, int, int]
 """Prompt, turn (0 outside sessions), and repetition of that prompt."""
@@ -31,6 +31,25 @@ class Pair:
     key: Key
     base: RequestRecord
     other: RequestRecord
+
+
+def sides(result: CampaignResult) -> dict[tuple[str, str], Side]:
+    """Each cell that has a result, by service and cell."""
+    services = {service.id: service for service in result.matrix.services}
+    return {
+        (found.service, found.cell.id): Side(
+            service=services[found.service],
+            result=found,
+            records=result.records.get(f"{found.service}/{found.cell.id}", ()),
+        )
+        for found in result.cells
+        if found.status == "ok" and found.service in services
+    }
+
+
+def doubts(*sides: Side) -> tuple[FlagKind, ...]:
+    """Kinds of the flags of any of the sides, each once."""
+    return tuple(dict.fromkeys(flag.kind for side in sides for flag in side.result.flags))
 
 
 def keyed(records: Sequence[RequestRecord]) -> dict[Key, RequestRecord]:

@@ -6,36 +6,48 @@ from math import fsum, log, log1p
 from typing import Literal
 
 from draftmark import stats
-from draftmark.compare.pairs import Pair, Side, paired
+from draftmark.compare.intervals import estimate
+from draftmark.compare.pairs import Pair, Side, doubts, paired
 from draftmark.metrics import of_request, steady_window, within
-from draftmark.schema import Cell, Estimate, RequestRecord, Speedup, Verdict
+from draftmark.schema import Cell, RequestRecord, Speedup, Verdict
 
 Rate = Literal["decode_tok_s", "steady_tok_s"]
 
 
-def speedup(cell: Cell, base: Side, other: Side) -> Speedup | str:
-    """The method's speedup with its interval and verdict, or why there is none."""
-    rate = rate_of(cell)
-    control = base.of("control")
-    ratio = _ratio(cell, base, other)
-    if ratio is None:
-        return f"not compared, {rate} is missing on one side"
-    noise = stats.reach(_paired_ratio(cell, paired(base.of("measured"), control)))
-    tau = other.result.metrics.get("tau")
+def speedup(cell: Cell, base: Side, other: Side, drift: float | None = None) -> Speedup | str:
+    """The method's speedup with its interval and verdict, or why there is none.
+
+    Args:
+        drift: how far from 1 the baseline may have moved until the end of the phase; None where unknown.
+    """
+    found = ratio(cell, base, other)
+    if found is None:
+        return f"not compared, {rate_of(cell)} is missing on one side"
+    noise = max((known for known in (noise_of(cell, base), drift) if known is not None), default=None)
     return Speedup(
         service=other.service.id,
         method=other.service.method.name,
         tp=other.service.tp,
         host=other.service.host,
         cell=cell.id,
-        metric=rate,
-        ratio=Estimate(value=ratio.value, low=ratio.low, high=ratio.high, n=ratio.n),
-        verdict=verdict(ratio, noise),
+        metric=rate_of(cell),
+        ratio=estimate(found),
+        verdict=verdict(found, noise),
         noise=noise,
-        tau=tau,
+        tau=other.result.metrics.get("tau"),
         step_ratio=_step_ratio(base, other),
-        flags=tuple(dict.fromkeys(flag.kind for side in (base, other) for flag in side.result.flags)),
+        flags=doubts(base, other),
     )
+
+
+def noise_of(cell: Cell, base: Side) -> float | None:
+    """How far from 1 the baseline's repetition reaches; None where it was not repeated."""
+    return stats.reach(repetition(cell, base))
+
+
+def repetition(cell: Cell, base: Side) -> stats.Interval | None:
+    """The baseline's repetition against itself, compared as a method would be; None where there is none."""
+    return _paired_ratio(cell, paired(base.of("measured"), base.of("control")))
 
 
 def rate_of(cell: Cell) -> Rate:
@@ -55,7 +67,7 @@ def verdict(ratio: stats.Interval, noise: float | None) -> Verdict:
     return "slower" if ratio.high < 1 else "cannot tell"
 
 
-def _ratio(cell: Cell, base: Side, other: Side) -> stats.Interval | None:
+def ratio(cell: Cell, base: Side, other: Side) -> stats.Interval | None:
     """From pairs where there are records, else of the two cells' own numbers, without an interval."""
     found = _paired_ratio(cell, paired(base.of("measured"), other.of("measured")))
     if found is not None:
