@@ -3,7 +3,8 @@
 
 Takes ``--port`` and ``--alias`` and ignores the other flags. The environment says what goes wrong:
 
-    FAKE_FAULT     die-at-start, never-ready, error-500, cut, bad-json, die (on a request)
+    FAKE_FAULT     die-at-start, no-memory (for more than four slots), never-ready; on a request
+                   error-500, cut, bad-json, die
     FAKE_PROMPTS   the fault only hits requests whose body holds this text
     FAKE_ONCE      a file: the fault happens once, and this file remembers it
     FAKE_WHILE     a file: the fault happens only while it exists
@@ -134,12 +135,16 @@ def main() -> None:
     parser.add_argument("--port", type=int)
     parser.add_argument("--alias")
     parser.add_argument("--spec-type", default="none")
+    parser.add_argument("--parallel", type=int, default=1)
     given, _ = parser.parse_known_args()
     if starts := os.environ.get("FAKE_STARTS"):
         with Path(starts).open("a") as file:
             file.write(f"{os.getpid()}\n")
     if FAULT == "die-at-start" and strikes():
         sys.exit("the fake engine refuses to start")
+    if FAULT == "no-memory" and given.parallel > 4:
+        print("llama_kv_cache: failed to allocate buffer for kv cache", flush=True)  # noqa: T201 - its log
+        sys.exit(1)
     Handler.alias = given.alias
     Handler.speculative = given.spec_type != "none"
     server = ThreadingHTTPServer(("127.0.0.1", given.port), Handler)

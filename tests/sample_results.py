@@ -256,13 +256,20 @@ def cell_result(service: Service, cell: Cell, found: dict[str, float], flags: tu
         speculation=Speculation(
             source="/metrics difference",
             steps=900,
-            accepted=1500,
+            accepted=sum(by_position(found["tau"])),
             drafted=2400,
-            accepted_per_position=(700, 500, 300),
+            draft_steps=800,
+            accepted_per_position=by_position(found["tau"]),
         )
         if "tau" in found
         else None,
     )
+
+
+def by_position(tau: float) -> tuple[int, ...]:
+    """Accepted drafts at each position of 800, falling geometrically, that make about this tau."""
+    keep = (tau - 1) / tau
+    return tuple(round(800 * keep**position) for position in range(1, 5))
 
 
 def failed_cell(service: Service, cell: Cell) -> CellResult:
@@ -288,6 +295,11 @@ def started(service: Service, version: str) -> ServiceResult:
         engine_version=version,
         started_at="2026-11-29T10:15:00Z",
         ready_s=41.2,
+        facts={
+            "predicted": {"weights_bytes": 2**34, "kv_bytes": 3 * 2**32, "max_running_requests": 8},
+            "weights_bytes": 2**34 + 2**28,
+            "kv_bytes": 2**33,
+        },
         argv=(
             "imaginary-server",
             "--model",

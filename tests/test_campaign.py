@@ -22,7 +22,7 @@ engine:
   binary: {fake}
   env: {{{env}}}
 model: {{target: {model}}}
-server: {{threads: 1, ready_timeout_s: {ready_timeout_s}}}
+{extra}
 methods:
   - {{name: none, kind: none}}
   - {{name: mod, kind: ngram-mod}}
@@ -39,7 +39,7 @@ class World:
 
     folder: Path
     tokens: int = 12
-    ready_timeout_s: float = 20
+    extra: str = "server: {threads: 1, ready_timeout_s: 20}"
     env: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class World:
             model=self.folder / "model.gguf",
             env=env,
             tokens=self.tokens,
-            ready_timeout_s=self.ready_timeout_s,
+            extra=self.extra,
         )
         (self.folder / "plan.yaml").write_text(text)
 
@@ -250,9 +250,31 @@ def test_a_server_that_dies_at_once(world: World) -> None:
     assert "the fake engine refuses to start" in service["log_tail"]
 
 
+def test_a_start_that_fails_is_adjusted_once_where_the_plan_says_so(world: World) -> None:
+    """The advised setting is tried, what failed first is kept beside it, and the cells are flagged."""
+    world.env["FAKE_FAULT"] = "no-memory"
+    world.extra = "server: {threads: 1, max_running_requests: 8}\non_failure: adjust"
+    assert world.run("--only", "*-none/code-*").code == 0
+    service = json.loads((world.results / "llamacpp-tp1-none" / "service.json").read_text())
+    assert service["adjusted"] == {"max_running_requests": 4}
+    assert "kv cache" in " ".join(service["first_failure"]["evidence"])
+    (cell,) = world.cells().values()
+    assert "adjusted" in [flag["kind"] for flag in cell["flags"]]  # type: ignore[attr-defined]
+
+
+def test_without_that_word_nothing_is_adjusted(world: World) -> None:
+    """The cells fail, with the cause and what would avoid it."""
+    world.env["FAKE_FAULT"] = "no-memory"
+    world.extra = "server: {threads: 1, max_running_requests: 8}"
+    assert world.run("--only", "*-none/code-*").code == 1
+    (cell,) = world.cells().values()
+    assert cell["diagnosis"]["adjust"] == {"max_running_requests": 4}  # type: ignore[index]
+
+
 def test_a_server_that_never_gets_ready(world: World) -> None:
     """It is ended at the deadline, and the error names the key that sets it."""
-    world.env["FAKE_FAULT"], world.ready_timeout_s = "never-ready", 1.5
+    world.env["FAKE_FAULT"] = "never-ready"
+    world.extra = "server: {threads: 1, ready_timeout_s: 1.5}"
     ended = world.run("--only", "*-none/code-*")
     assert ended.code == 1
     assert "was not ready after" in ended.stderr

@@ -1,19 +1,35 @@
 """The load client against a server that logs when it truly wrote what."""
 
+import contextlib
+import os
+import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
+from ast import literal_eval
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
+from draftmark.client import endpoint, record
+from draftmark.engines import attach
+from draftmark.engines.openai import streamed
 from draftmark.errors import BadInput
 from draftmark.load import LoadJob, measure, measure_apart
+from draftmark.load.apart import split, worker_count
+from draftmark.load.loop import Limits, Loop
+from draftmark.load.schedule import Closed
+from draftmark.load.shelf import Shelf
 from draftmark.schema import (
     EngineSpec,
     LoadResult,
@@ -82,12 +98,12 @@ def errors_ms(result: LoadResult, truths: list[JSON]) -> tuple[float, float]:
     """Medians of |TTFT - truth| and of |time per token - truth|, in milliseconds."""
     truth = {entry["prompt"]: entry for entry in truths}
     ttft, tpot = [], []
-    for record in result.records:
-        assert record.ok
-        entry = truth[f"Please answer {record.request}"]
+    for answer in result.records:
+        assert answer.ok
+        entry = truth[f"Please answer {answer.request}"]
         writes = entry["writes"]
-        assert len(record.chunks) == len(writes)
-        first, last = record.chunks[0].t_s * 1e3, record.chunks[-1].t_s * 1e3
+        assert len(answer.chunks) == len(writes)
+        first, last = answer.chunks[0].t_s * 1e3, answer.chunks[-1].t_s * 1e3
         ttft.append(abs(first - (writes[0][1] - entry["complete_ns"]) / 1e6))
         span = (writes[-1][1] - writes[0][1]) / 1e6
         tpot.append(abs((last - first) - span) / (entry["tokens"] - writes[0][2]))
@@ -167,10 +183,10 @@ def test_an_open_loop_sends_on_time_whatever_is_running(timed_server: Handle) ->
     work = Work(requests=tuple(request(f"r{i}", 40, send_at_s=0.02 * i) for i in range(10)))
     result = measure(job(timed_server, work))
     assert in_flight(timed_server.truth()) == 10
-    for i, record in enumerate(result.records):
-        assert record.ok
-        assert record.sent_late_s is not None
-        assert record.start_s == pytest.approx(0.02 * i + record.sent_late_s, abs=1e-6)
+    for i, sent in enumerate(result.records):
+        assert sent.ok
+        assert sent.sent_late_s is not None
+        assert sent.start_s == pytest.approx(0.02 * i + sent.sent_late_s, abs=1e-6)
 
 
 def test_a_session_grows_with_the_models_own_replies(timed_server: Handle) -> None:
@@ -279,6 +295,21 @@ def test_cached_and_counted_tokens_are_the_servers_word(timed_server: Handle) ->
     assert (record.output_tokens, {chunk.tokens for chunk in record.chunks}) == (None, {None})
 
 
+def test_what_does_not_fit_into_memory_is_not_lost(timed_server: Handle) -> None:
+    """Answers that went through the temporary file give the same records."""
+    to, limits = endpoint(timed_server.url, {}), Limits(30.0, 10.0, 3)
+    texts = []
+    for in_memory in (1 << 30, 8000, 0):
+        loop = Loop(to, limits)
+        loop.shelf = Shelf(in_memory)
+        loop.run(Closed(requests(8).requests, 2, lambda each: to.wire(*streamed(each, "timed"))), print)
+        records = [record(exchange, 0, attach.request_speculation) for exchange in loop.shelf.take_all()]
+        loop.close()
+        assert all(each.ok and each.chunks[0].t_s > 0.01 for each in records)
+        texts.append(sorted((each.request, each.text, each.output_tokens) for each in records))
+    assert texts[0] == texts[1] == texts[2]
+
+
 # --- processes -------------------------------------------------------------------------------------
 
 
@@ -286,6 +317,80 @@ def test_a_url_that_is_none_is_bad_input() -> None:
     """Nothing is sent; the message says what was expected."""
     with pytest.raises(BadInput, match="expected http"):
         measure_apart(job("localhost:80", requests(1)))
+
+
+def test_several_workers_report_as_one(timed_server: Handle) -> None:
+    """The streams are shared out, and the records come back on one clock, in order of start."""
+    result = measure_apart(job(timed_server, staggered(24), concurrency=5), workers=2)
+    assert sorted(each.request for each in result.records) == sorted(f"r{i}" for i in range(24))
+    starts = [each.start_s for each in result.records]
+    assert starts == sorted(starts)
+    assert max(starts[:5]) < 0.02
+    assert (result.health.workers, in_flight(timed_server.truth())) == (2, 5)
+
+
+@given(streams=st.integers(1, 5000), cores=st.integers(1, 256), count=st.integers(0, 40))
+def test_splitting_loses_nothing(streams: int, cores: int, count: int) -> None:
+    """Each request and each stream goes to one worker, and every worker has a stream."""
+    whole = job("http://localhost", requests(count), concurrency=streams)
+    parts = split(whole, worker_count(streams, cores))
+    assert sum(part.concurrency for part in parts) == streams
+    assert min(part.concurrency for part in parts) >= 1
+    sent = [each.id for part in parts for each in part.work.requests]
+    assert sorted(sent) == sorted(each.id for each in whole.work.requests)
+    assert len(parts) <= max(1, cores // 4)
+
+
+THROUGH_TLS = """
+import sys; sys.path.insert(0, {tests!r})
+from test_load import *
+result = measure(job({url!r}, requests(6, 40), concurrency=2))
+print([(each.error, each.error_detail, len(each.chunks)) for each in result.records])
+"""
+
+
+def tls_relay(listener: ssl.SSLSocket, to: Handle) -> None:
+    """Pass everything on, encrypted on one side."""
+    while True:
+        try:
+            near, _ = listener.accept()
+        except ssl.SSLError:
+            continue  # the client did not like the certificate
+        except OSError:
+            return
+        far = socket.create_connection(("127.0.0.1", to.port))
+        for source, sink in ((near, far), (far, near)):
+            threading.Thread(target=pump, args=(source, sink), daemon=True).start()
+
+
+def pump(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError), source, sink:
+        while data := source.recv(65536):
+            sink.sendall(data)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+@pytest.mark.parametrize("trusted", [True, False])
+def test_tls(timed_server: Handle, tmp_path: Path, trusted: bool) -> None:
+    """The same answers come through TLS, from servers that are trusted; others are not spoken to."""
+    pem = tmp_path / "server.pem"
+    subject = "-subj /CN=localhost -addext subjectAltName=DNS:localhost -days 2"
+    made = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {pem} -out {tmp_path}/cert {subject}"
+    subprocess.run(made.split(), check=True, capture_output=True)
+    pem.write_text(pem.read_text() + (tmp_path / "cert").read_text())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    with context.wrap_socket(socket.create_server(("127.0.0.1", 0)), server_side=True) as listener:
+        threading.Thread(target=tls_relay, args=(listener, timed_server), daemon=True).start()
+        url = f"https://localhost:{listener.getsockname()[1]}"
+        code = THROUGH_TLS.format(tests=str(Path(__file__).parent), url=url)
+        environ = os.environ | ({"SSL_CERT_FILE": str(tmp_path / "cert")} if trusted else {})
+        said = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
+    assert not said.stderr
+    if trusted:
+        assert literal_eval(said.stdout) == [(None, "", 40)] * 6
+    else:
+        assert "certificate verify failed" in said.stdout
 
 
 PARENT = """

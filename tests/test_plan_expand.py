@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftmark.errors import PlanError
-from draftmark.plan import expand, notes, read_plan, tokens
+from draftmark.plan import covered, expand, named_files, notes, read_plan, tokens
 from draftmark.plan.grid import cell_tokens
 from draftmark.plan.select import matches
 from draftmark.schema import Cell, Match, Matrix
@@ -283,6 +283,106 @@ def test_what_changes_no_number_changes_no_hash(old: str, new: str) -> None:
     text = HEAD + METHODS + WORKLOADS
     before, after = hashes(matrix()), hashes(expand(read_plan(text.replace(old, new), "p")))
     assert before["sglang-tp1-n4", "code-256"] == after["sglang-tp1-n4", "code-256"]
+
+
+def test_keys_that_came_later_leave_old_hashes_alone() -> None:
+    """A plan that does not use them has the hashes that it had before they were there."""
+    found = hashes(matrix())
+    assert [found["sglang-tp1-ar", cell] for cell in ("code-256", "c8-512", "ctx-3k-256-c8")] == [
+        "f3ccf9b428a52fa8",
+        "170ee38b51f8cb33",
+        "0e3470d9e66c2cca",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cell"),
+    [
+        ("repetitions: 3", "repetitions: 3, precision: 0.05, max_repetitions: 9", "code-256"),
+        ("max_tokens: 512", "max_tokens: 512, precision: 0.05, max_requests: 80", "c8-512"),
+        ("concurrency: 8", "concurrency: 8, precision: 0.05, max_repetitions: 9", "ctx-3k-256-c8"),
+    ],
+)
+def test_rounds_take_prompts_for_the_most(old: str, new: str, cell: str) -> None:
+    """With a precision a cell keeps its name and first round, and no other cell has prompts of later ones."""
+    assert old in WORKLOADS
+    before, after = matrix(), matrix(workloads=WORKLOADS.replace(old, new))
+    assert hashes(before)["sglang-tp1-ar", cell] != hashes(after)["sglang-tp1-ar", cell]
+    one, other = cells(before)[cell], cells(after)[cell]
+    assert (one.requests, one.first_prompt) == (other.requests, cells(before)[cell].first_prompt)
+    assert other.most_requests == {"code-256": 9, "c8-512": 80, "ctx-3k-256-c8": 72}[cell]
+    kind = (*one.prompts, one.workload)[0]
+    ranges = [
+        range(found.first_prompt, found.first_prompt + ceil(found.most_requests / len(found.prompts or "x")))
+        for found in cells(after).values()
+        if kind in (found.prompts or (found.workload,))
+    ]
+    assert len(set().union(*ranges)) == sum(map(len, ranges))
+
+
+def test_raw_prompts_are_cells_of_their_own() -> None:
+    """How a prompt is sent is in the cell's name where it is not a chat, and in its hash."""
+    two = "workloads: [{kind: prompts, prompts: [code]}, {kind: prompts, prompts: [code], api: tokens}]\n"
+    grid = cells(matrix(workloads=two))
+    assert {name: cell.api for name, cell in grid.items()} == {"code-256": None, "code-256-tokens": "tokens"}
+    raw = "workloads: [{kind: concurrency, levels: [2], rates: [1], api: completions, temperature: 0.5}]\n"
+    assert list(cells(matrix(workloads=raw))) == ["c2-256-completions-t0.5", "r1-256-completions-t0.5"]
+    long = "workloads: [{kind: context, lengths: [3k], api: completions}]\n"
+    assert list(cells(matrix(workloads=long))) == ["ctx-3k-256-completions"]
+
+
+TRACE = (
+    "workloads: [{kind: trace, file: a/my talks.jsonl, format: mooncake, requests: 5, levels: [1, 8], "
+    "rates: [0.5], speedup: 2, longest: 8k, max_tokens: 64}]\n"
+)
+
+
+def test_a_trace_gives_a_cell_for_each_way_of_sending_it() -> None:
+    """Levels, rates and the recorded times are cells, with prompts of their own and room for the longest."""
+    whole = matrix(workloads=TRACE)
+    grid = cells(whole)
+    assert {name: (cell.concurrency, cell.rate, cell.speedup) for name, cell in grid.items()} == {
+        "trace-my-talks-c1": (1, None, None),
+        "trace-my-talks-c8": (8, None, None),
+        "trace-my-talks-r0.5": (1, 0.5, None),
+        "trace-my-talks-x2": (1, None, 2.0),
+    }
+    assert [cell.open_loop for cell in grid.values()] == [False, False, True, True]
+    assert [cell.first_prompt for cell in grid.values()] == [0, 5, 10, 15]
+    assert whole.services[0].context_needed == -(-(8000 + 64) // 256) * 256
+    assert whole.services[0].max_running_requests == 64
+    kept = matrix(workloads=TRACE, more="select: [{keep: {workload: trace, level: 8}}, {drop: {}}]\n")
+    assert list(cells(kept)) == ["trace-my-talks-c8"]
+
+
+def test_what_a_file_holds_is_in_the_hash() -> None:
+    """Another trace is another hash; of a trace the digest is kept, of a scenario the text."""
+    text = TRACE.replace("]\n", ", {kind: agentic, scenarios: [s.yaml]}]\n")
+    plan = read_plan(HEAD + METHODS + text, "p")
+    assert named_files(plan) == {"a/my talks.jsonl", "s.yaml"}
+    files = {"a/my talks.jsonl": "{}", "s.yaml": "turns: []"}
+    known = covered(plan, files)
+    assert known["s.yaml"] == "turns: []"
+    assert len(known["a/my talks.jsonl"]) == 64
+    before = hashes(expand(plan, known))
+    after = hashes(expand(plan, covered(plan, files | {"a/my talks.jsonl": "{ }"})))
+    changed = {cell for (_, cell), seal in before.items() if after[_, cell] != seal}
+    assert changed == {cell for _, cell in before if cell.startswith("trace-")}
+
+
+def test_an_attached_servers_tokenizer_is_read() -> None:
+    """Contexts are counted with that file, so its content is in the hash; elsewhere it is a name."""
+    text = (
+        "name: p\nengine: {kind: attach, url: 'http://h:1'}\nmodel: {target: m, tokenizer: t.json}\n"
+        "methods: [{name: a, kind: none}]\nworkloads: [{kind: context, lengths: [3k]}]\n"
+    )
+    plan = read_plan(text, "p")
+    assert named_files(plan) == {"t.json"}
+    seals = [hashes(expand(plan, covered(plan, {"t.json": content}))) for content in ("a", "b")]
+    assert seals[0] != seals[1]
+    assert named_files(
+        read_plan(HEAD.replace("some/model}", "m, tokenizer: t.json}") + METHODS + WORKLOADS, "p")
+    ) == {"my/own one.yaml"}
 
 
 @given(st.integers(1, 10**9))

@@ -286,6 +286,61 @@ def test_aliases_that_multiply_are_refused() -> None:
             "11: workloads[2].scenarios[0]: there is no scenario 'cli-calc'",
             "'cli-calculator'",
         ),
+        (
+            "lengths: [3k]",
+            "lengths: [3k], precision: 0.05",
+            "11: workloads[2]: missing key 'max_repetitions'",
+            "e.g. max_repetitions: 60",
+        ),
+        (
+            "levels: [1, 4]",
+            "levels: [1], precision: 0.05",
+            "10: workloads[1]: missing key 'max_requests'",
+            "",
+        ),
+        (
+            "levels: [1, 4]",
+            "levels: [1, 4], max_requests: 90",
+            "10: workloads[1].max_requests: only with 'precision'",
+            "precision: 0.05",
+        ),
+        (
+            "levels: [1, 4]",
+            "levels: [1, 8], precision: 0.05, max_requests: 20",
+            "10: workloads[1].max_requests: 20 requests are fewer than the 32 of a first round of 'c8-256'",
+            "",
+        ),
+        (
+            "lengths: [3k]",
+            "lengths: [3k], precision: 1",
+            "workloads[2].precision: expected a number above 0",
+            "",
+        ),
+        ("lengths: [3k]", "lengths: [3k], api: text", "workloads[2].api: expected one of chat, complet", ""),
+        (
+            "{kind: context, lengths: [3k]}",
+            "{kind: trace, file: t.json, format: sharegpt, requests: 4}",
+            "11: workloads[2]: missing key 'levels' (or 'rates', or 'speedup')",
+            "speedup: 1 sends as recorded",
+        ),
+        (
+            "{kind: context, lengths: [3k]}",
+            "{kind: trace, file: t.json, format: sharegpt, requests: 4, speedup: 2}",
+            "11: workloads[2].speedup: a 'sharegpt' file has no times",
+            "'levels' or 'rates'",
+        ),
+        (
+            "{kind: context, lengths: [3k]}",
+            "{kind: trace, file: t.json, format: sharegpt, requests: 4, levels: [1], arrival: gamma}",
+            "11: workloads[2].arrival: only 'rates' have arrivals",
+            "",
+        ),
+        (
+            "{kind: context, lengths: [3k]}",
+            "{kind: trace, file: t.json, requests: 4, levels: [1]}",
+            "11: workloads[2]: missing key 'format'",
+            "format: sharegpt",
+        ),
     ],
 )
 def test_a_wrong_place_is_named(old: str, new: str, message: str, hint: str) -> None:
@@ -412,7 +467,9 @@ def test_without_a_plain_method_there_is_no_baseline() -> None:
 def test_files_that_a_plan_names_must_exist() -> None:
     """What looks like a path is asked for, a hub id is not, and the missing one is named with its line."""
     text = edited("some/model", "./models/m.gguf").replace(
-        "[3k]}", "[3k]}\n  - {kind: agentic, scenarios: [s.yaml]}"
+        "[3k]}",
+        "[3k]}\n  - {kind: agentic, scenarios: [s.yaml]}"
+        "\n  - {kind: trace, file: t, format: mooncake, requests: 4, speedup: 1}",
     )
     asked: list[str] = []
 
@@ -421,9 +478,11 @@ def test_files_that_a_plan_names_must_exist() -> None:
         return True
 
     check_paths(text, "plan.yaml", exists)
-    assert asked == ["./models/m.gguf", "s.yaml"]
+    assert asked == ["./models/m.gguf", "s.yaml", "t"]
     with pytest.raises(PlanError, match=r"plan.yaml:12: workloads\[3\].scenarios\[0\]: no such file: s.yaml"):
         check_paths(text, "plan.yaml", lambda path: path != "s.yaml")
+    with pytest.raises(PlanError, match=r"plan.yaml:13: workloads\[4\].file: no such file: t"):
+        check_paths(text, "plan.yaml", lambda path: path != "t")
     check_paths(PLAN, "plan.yaml", lambda path: pytest.fail(path))
 
 

@@ -92,6 +92,7 @@ SECTIONS = {
     "ConcurrencyWorkload": "concurrency",
     "ContextWorkload": "context",
     "AgenticWorkload": "agentic",
+    "TraceWorkload": "trace",
     "Rule": "select",
     "Match": "select",
     "Slo": "slo",

@@ -91,6 +91,31 @@ def test_big_campaign_draws(browser: Any, tmp_path: Path) -> None:
     assert page.get_log("browser") == []
 
 
+def test_big_campaign_is_soon_usable(browser: Any, tmp_path: Path) -> None:
+    """Sixteen services and their 432 cells can be searched within 3 s of opening the page."""
+    page = opened(browser, saved(tmp_path, report.page(*sample_results.big())))
+    ready = "return performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
+    assert page.execute_script(ready) < 3_000
+
+
+def test_heat_map_tells_each_speedup(browser: Any, quickstart: str) -> None:
+    """The heat map has a box and a number for each comparison, and the scatter a point."""
+    _, comparison = sample_results.quickstart()
+    page = opened(browser, quickstart)
+    assert count(page, "#fig-heat .mark-rect path") == len(comparison.speedups)
+    assert count(page, "#fig-heat .mark-text text") >= len(comparison.speedups)
+    assert count(page, "#fig-scatter .mark-symbol path") == len(comparison.speedups)
+
+
+def test_differing_outputs_stand_side_by_side(browser: Any, quickstart: str) -> None:
+    """Both texts of the first difference are shown beside each other where there is room."""
+    page = opened(browser, quickstart)
+    left, right = page.find_elements("css selector", ".sides pre")[:2]
+    assert (left.text, right.text) == ("for item in items:", "for element in items:")
+    assert left.location["y"] == right.location["y"]
+    assert left.location["x"] < right.location["x"]
+
+
 def test_method_filter(browser: Any, quickstart: str) -> None:
     """Leaving out a method takes its bars and rows away, and choosing it again brings them back."""
     page = opened(browser, quickstart)

@@ -9,9 +9,11 @@ from statistics import mean, pvariance
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
-from draftmark.schema import PROMPT_KINDS, Cell, PromptKind
-from draftmark.workload import check, prompts_used, work
+from draftmark.errors import BadInput
+from draftmark.schema import PROMPT_KINDS, Cell, Chunk, PromptKind, RequestRecord
+from draftmark.workload import Tokenizer, check, prompts_used, rounds, sane_share, work
 from draftmark.workload.arithmetic import ANSWERS
 from draftmark.workload.arrivals import arrivals
 from draftmark.workload.draw import Draw
@@ -243,6 +245,68 @@ def test_cells_in_disjoint_ranges_share_no_prompt(
         for asked in (*sent.warmup, *sent.requests)
     ]
     assert len(set(ids)) == len(ids)
+
+
+def test_raw_prompts_are_the_text_of_the_chat() -> None:
+    """Without a chat template the user's text is the prompt, as it is or in the target's token ids."""
+    chat, text = work(cell()), work(cell(api="completions"))
+    said = [one.messages[0].content for one in (*chat.warmup, *chat.requests)]
+    assert [one.prompt for one in (*text.warmup, *text.requests)] == said
+    assert {one.messages for one in text.requests} == {()}
+    assert [one.prompt_id for one in text.requests] == [one.prompt_id for one in chat.requests]
+    letters = Tokenizer(lambda _: 0, lambda text, special: [ord(letter) for letter in "^" * special + text])
+    ids = work(cell(api="tokens"), tokenizer=letters)
+    assert [one.prompt for one in ids.requests] == [
+        (ord("^"), *map(ord, asked)) for asked in said[len(chat.warmup) :]
+    ]
+    with pytest.raises(BadInput, match="its prompts need the target's tokenizer"):
+        work(cell(api="tokens"))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 9), st.integers(0, 30), st.sampled_from([None, 4.0]))
+def test_rounds_are_the_cells_own_requests_in_order(size: int, more: int, rate: float | None) -> None:
+    """Rounds hold every request once, are full but for the last, and each begins its arrivals at 0."""
+    spec = cell(requests=size, max_requests=size + more, precision=0.05, rate=rate)
+    whole, parts = work(spec), rounds(spec, work(spec))
+    assert [one.id for part in parts for one in part.requests] == [one.id for one in whole.requests]
+    assert len(whole.requests) == size + more
+    assert {len(part.requests) for part in parts[:-1]} <= {size}
+    assert {part.requests[0].send_at_s for part in parts} == {None if rate is None else 0}
+    assert [part.warmup for part in parts] == [()] * len(parts)
+    gaps = [b.send_at_s - a.send_at_s for a, b in pairwise(whole.requests)] if rate else []
+    kept = [b.send_at_s - a.send_at_s for part in parts for a, b in pairwise(part.requests)] if rate else []
+    assert all(any(gap == pytest.approx(own, abs=1e-9) for own in gaps) for gap in kept)
+    plain = cell(requests=size)
+    assert work(plain).requests == work(cell(requests=size, max_requests=size + more)).requests[:size]
+    assert rounds(plain, work(plain)) == (structs.replace(work(plain), warmup=()),)
+
+
+def answered(prompt_id: str, text: str, finish_reason: str) -> RequestRecord:
+    """A record of an answer."""
+    return RequestRecord(
+        request=prompt_id,
+        prompt_id=prompt_id,
+        kind="arithmetic",
+        role="measured",
+        start_s=0.0,
+        chunks=(Chunk(t_s=0.1, text=text),),
+        finish_reason=finish_reason,
+        max_tokens=64,
+    )
+
+
+def test_only_answers_that_can_be_wrong_are_counted() -> None:
+    """What was cut, and what has no right answer, says nothing of sanity."""
+    right = f"Answer: {prompt('arithmetic', 0, 0).answer}"
+    told = [
+        answered("arithmetic-0-s0", right, "stop"),
+        answered("arithmetic-0-s0", "Answer: none", "stop"),
+        answered("arithmetic-0-s0", right, "length"),
+        answered("creative-0-s0", "Once upon a time.", "stop"),
+    ]
+    assert sane_share(told) == 0.5
+    assert sane_share(told[2:]) is None
 
 
 def test_single_stream_cell() -> None:

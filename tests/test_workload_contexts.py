@@ -7,11 +7,12 @@ from itertools import accumulate, combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from draftmark.errors import BadInput
 from draftmark.schema import Cell, Message
-from draftmark.workload import CountTokens, check, work
-from draftmark.workload.contexts import context, documents, passage
+from draftmark.workload import Tokenizer, check, work
+from draftmark.workload.contexts import CountTokens, context, documents, passage
 from draftmark.workload.draw import Draw
 from draftmark.workload.fitting import fit, last_within
 
@@ -51,6 +52,11 @@ def chat(tokens: Callable[[str], int]) -> CountTokens:
         return 3 + sum(tokens(message.content) + 4 for message in messages)
 
     return count
+
+
+def encode(text: str, special: bool) -> list[int]:
+    """A token for each character, and one before the first if asked for."""
+    return [0] * special + [ord(letter) for letter in text]
 
 
 @pytest.mark.parametrize("tokens", TOKENIZERS)
@@ -153,15 +159,23 @@ def test_work_of_a_context_cell() -> None:
         length=9_000,
         first_prompt=4,
     )
-    made = work(cell, "measured", count_tokens=chat(words))
+    tokenizer = Tokenizer(chat(words), encode)
+    made = work(cell, "measured", tokenizer=tokenizer)
     assert [one.prompt_id for one in made.requests] == ["context-9000-4-s0", "context-9000-5-s0"]
     assert [chat(words)(one.messages) for one in (*made.warmup, *made.requests)] == [8_000, 9_000, 9_000]
     assert made.warmup[0].messages[0].content[:12] not in {
         one.messages[0].content[:12] for one in made.requests
     }
-    assert work(cell, "control", count_tokens=chat(words)).warmup == ()
-    with pytest.raises(BadInput, match="contexts need the server to count tokens"):
+    assert work(cell, "control", tokenizer=tokenizer).warmup == ()
+    with pytest.raises(BadInput, match="its prompts need the target's tokenizer"):
         work(cell, "measured")
+    raw, ids = (
+        work(structs.replace(cell, api=api), tokenizer=tokenizer) for api in ("completions", "tokens")
+    )
+    assert [len(str(one.prompt)) for one in raw.requests] == [8_999] * 2
+    assert [one.prompt for one in ids.requests] == [
+        tuple(encode(str(one.prompt), True)) for one in raw.requests
+    ]
 
 
 def test_corpus() -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from draftmark.errors import BadInput, PlanError
 from draftmark.schema import SCENARIOS, Cell, Session
-from draftmark.workload import Scenario, parse_scenario, work
+from draftmark.workload import check_files, work
 from draftmark.workload.contexts import documents
+from draftmark.workload.sessions import parse_scenario
 from draftmark.workload.words import SHORT, lists
 
 EACH = pytest.mark.parametrize("scenario", SCENARIOS)
@@ -240,8 +241,7 @@ def test_documented_scenario() -> None:
 
 def test_own_scenario() -> None:
     """A scenario of one's own may bring words and tool results; values stay the same over its turns."""
-    scenario = parse_scenario(OWN, "trip.yaml")
-    made = work(cell("trip.yaml", turns=3), "measured", scenarios={"trip.yaml": scenario}).sessions[0]
+    made = work(cell("trip.yaml", turns=3), "measured", files={"trip.yaml": OWN}).sessions[0]
     assert [[message.role for message in turn] for turn in made.turns] == [
         ["user"],
         ["tool", "user"],
@@ -288,5 +288,5 @@ def test_errors_in_scenario_files(text: str, said_where: str, hint: str) -> None
 def test_unknown_scenario() -> None:
     """A cell whose scenario nobody handed over is an error that lists the known ones."""
     with pytest.raises(BadInput, match=r"there is no scenario 'other\.yaml'") as caught:
-        work(cell("other.yaml"), "measured", scenarios={"trip.yaml": Scenario()})
+        check_files(cell("other.yaml"), {"trip.yaml": OWN})
     assert "cli-calculator, data-pipeline, trip.yaml" in caught.value.hint

@@ -11,7 +11,8 @@ import socket
 import ssl
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic_ns, time_ns
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +21,7 @@ import msgspec
 
 from draftmark.errors import BadInput, RequestError
 from draftmark.schema import Request, RequestRecord, Speculation
-from draftmark.stream import DETAIL, Http, Timed, Transcript, server_message
+from draftmark.stream import DETAIL, Http, Transcript, server_message
 
 IN, OUT = 1, 4
 """What a connection waits for; the values are epoll's."""
@@ -28,11 +29,17 @@ IN, OUT = 1, 4
 _READ = 65536
 _SO_TIMESTAMPNS = 35
 _TIMESPEC = struct.Struct("@ll")
-_TRUSTED_LAG_NS = 1_000_000_000
-_END = b"\r\n\r\n"
+_ROOM = socket.CMSG_SPACE(_TIMESPEC.size)
+_CLOCK_STEP_NS = 200_000
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+_END = _LAST_CHUNK[-4:]
 """A chunked answer ends so; its other pieces do, if at all, only where events end in CR LF."""
 
-Receive = Callable[[], Timed]
+Stamp = bytes
+"""When a piece came: a ``timespec`` of the wall clock, which is what the kernel gives."""
+Received = tuple[bytes, list[tuple[int, int, Stamp]], int, Any]
+"""In the form of ``socket.recvmsg``."""
+Receive = Callable[[], Received]
 SpeculationReader = Callable[[Mapping[str, Any], int | None], Speculation | None]
 
 
@@ -84,40 +91,22 @@ def _reachable(host: str, port: int) -> tuple[int, tuple[Any, ...] | None]:
     return found[0][0], found[0][4]
 
 
-class KernelClock:
-    """Turns the kernel's time of receipt, which is wall time, into this process's monotonic clock."""
+def wall_offset_ns() -> int:
+    """Wall clock less monotonic clock; of some tries the one that was least disturbed."""
+    tries = [(monotonic_ns(), time_ns(), monotonic_ns()) for _ in range(3)]
+    before, wall, after = min(tries, key=lambda each: each[2] - each[0])
+    return wall - (before + after) // 2
 
-    def __init__(self) -> None:
-        self.offset_ns = 0
-        self.works = False
-        self.set()
 
-    def set(self) -> None:
-        """Compare the two clocks again, so that a step of the wall clock is followed."""
-        before, wall, after = monotonic_ns(), time_ns(), monotonic_ns()
-        self.offset_ns = wall - (before + after) // 2
+def stamp_now() -> Stamp:
+    """In place of the kernel's."""
+    return _TIMESPEC.pack(*divmod(time_ns(), 1_000_000_000))
 
-    def stamped(self, sock: socket.socket) -> Receive | None:
-        """A way to read this socket that tells the kernel's times; None where there are none."""
-        if sys.platform != "linux":
-            return None
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        except OSError:
-            return None
-        self.works = True
-        recvmsg, unpack, room = sock.recvmsg, _TIMESPEC.unpack, socket.CMSG_SPACE(_TIMESPEC.size)
 
-        def receive() -> Timed:
-            data, ancillary, _, _ = recvmsg(_READ, room)
-            now = monotonic_ns()
-            if not ancillary:
-                return now, data
-            seconds, nanoseconds = unpack(ancillary[0][2])
-            time = seconds * 1_000_000_000 + nanoseconds - self.offset_ns
-            return (time if 0 <= now - time < _TRUSTED_LAG_NS else now), data
-
-        return receive
+def arrivals(stamps: Sequence[Stamp], offset_ns: int) -> list[int]:
+    """Stamps on the monotonic clock, for a wall clock that is so far ahead of it."""
+    times = iter(struct.unpack(f"@{2 * len(stamps)}l", b"".join(stamps)))
+    return [seconds * 1_000_000_000 + rest - offset_ns for seconds, rest in zip(times, times, strict=True)]
 
 
 class Connection:
@@ -126,7 +115,7 @@ class Connection:
     Raises RequestError of kind ``connect`` where it cannot be opened.
     """
 
-    def __init__(self, to: Endpoint, clock: KernelClock | None, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, to: Endpoint, tls: ssl.SSLContext | None) -> None:
         if to.address is None:
             raise RequestError("connect", f"the name {to.host} does not resolve")
         self.wants = OUT
@@ -137,7 +126,10 @@ class Connection:
         self._sock = socket.socket(to.family, socket.SOCK_STREAM)
         self._sock.setblocking(False)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.receive: Receive = (clock.stamped(self._sock) if clock and not tls else None) or self._receive
+        self.receive: Receive = self._receive
+        if tls is None and sys.platform == "linux":
+            self._sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            self.receive = partial(self._sock.recvmsg, _READ, _ROOM)
         self.fileno = self._sock.fileno()
         if (status := self._sock.connect_ex(to.address)) not in (0, errno.EINPROGRESS):
             self.close()
@@ -176,11 +168,11 @@ class Connection:
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             return 0
 
-    def _receive(self) -> Timed:
+    def _receive(self) -> Received:
         data = self._sock.recv(_READ)
-        return monotonic_ns(), data
+        return data, [(0, 0, stamp_now())], 0, None
 
-    def _receive_tls(self) -> Timed:
+    def _receive_tls(self) -> Received:
         """All that is decrypted: what waits inside the TLS layer does not show on the socket."""
         parts = []
         try:
@@ -189,7 +181,7 @@ class Connection:
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             if not parts:
                 raise BlockingIOError from None
-        return monotonic_ns(), b"".join(parts)
+        return b"".join(parts), [(0, 0, stamp_now())], 0, None
 
     def close(self) -> None:
         """Close it; whatever is still to come is lost."""
@@ -197,27 +189,26 @@ class Connection:
 
 
 class Exchange:
-    """One request and what came back: times in nanoseconds of the monotonic clock, and pieces of bytes."""
+    """One request and what came back, as it came; times are nanoseconds of the monotonic clock."""
 
     __slots__ = (
-        "_eager",
-        "_fed",
         "_http",
+        "_offset",
+        "_parsed",
         "_resent",
+        "_seen",
         "_sent",
         "asked",
         "connection",
         "due",
         "error",
-        "pieces",
-        "receive",
+        "log",
         "request",
         "start",
-        "times",
+        "touched",
         "wire",
     )
     connection: Connection
-    receive: Receive
 
     def __init__(self, request: Request, wire: bytes) -> None:
         self.request = request
@@ -225,57 +216,78 @@ class Exchange:
         self.due: int | None = None
         """Open loop: when it is to be sent."""
         self.error: RequestError | None = None
-        self.asked = self.start = 0
+        self.asked = self.start = self.touched = 0
+        self._offset = 0
         self._resent = False
         self._clear()
 
     def _clear(self) -> None:
-        self.times: list[int] = []
-        self.pieces: list[bytes] = []
+        self.log: list[bytes] = []
+        """For each read its stamp, then its bytes: one flat list, as the loop has no time to spare."""
         self._http = Http()
-        self._sent = self._fed = 0
-        self._eager = True
+        self._sent = self._parsed = self._seen = 0
 
     def begin(self, connection: Connection) -> None:
         """It starts now, on an open connection."""
         self.connection = connection
-        self.receive = connection.receive
-        self.start = monotonic_ns()
+        self._offset = wall_offset_ns()
+        self.start = self.touched = monotonic_ns()
 
-    def send(self) -> bool:
-        """Send what goes out without waiting: was that the rest? Raises OSError where the server has gone."""
+    def send(self) -> None:
+        """Send what goes out without waiting; raises OSError where the server has gone."""
         self._sent += self.connection.send(memoryview(self.wire)[self._sent :])
+
+    @property
+    def sent(self) -> bool:
+        """Whether all of the request has gone out."""
         return self._sent == len(self.wire)
 
-    def take(self, time: int, data: bytes) -> bool:
-        """Keep a piece; says whether the answer can be complete with it, cheaply and never wrongly no."""
-        self.times.append(time)
-        self.pieces.append(data)
-        return self._eager or len(data) < 4 or data.endswith(_END)
+    @property
+    def streaming(self) -> bool:
+        """Whether the request is out and an answer in chunks began: from now on ``maybe_last`` will do."""
+        return self._http.chunked and self._http.status == 200 and self.sent
 
-    def settle(self, closed: bool) -> bool:
-        """Read, as far as HTTP goes, what has not been read yet: is the answer complete?
+    def ended(self, closed: bool) -> bool:
+        """Whether the answer is complete; the last chunk is known by its bytes, so that it costs no parsing.
 
         Raises RequestError where it is no HTTP, or ``closed`` by the server before it was complete.
         """
-        http, fed = self._http, self._fed
-        self._fed = len(self.pieces)
-        for time, piece in zip(self.times[fed:], self.pieces[fed:], strict=True):
-            http.feed(time, piece)
+        if self._http.chunked and not closed and self._tail() == _LAST_CHUNK:
+            return True
+        self._parse()
         if closed:
-            http.end()
-        self._eager = not http.chunked
-        return http.complete
+            self._http.end()
+        return self._http.complete
+
+    def close(self) -> None:
+        """It is over: check that the clock which its stamps are of has not been set meanwhile."""
+        if self.error is None and abs(wall_offset_ns() - self._offset) > _CLOCK_STEP_NS:
+            self.error = RequestError("clock", "the machine's wall clock was set while it ran")
+
+    def _tail(self) -> bytes:
+        size = len(_LAST_CHUNK)
+        return b"".join(piece[-size:] for piece in self.log[1::2][-size:])[-size:]
+
+    def _parse(self) -> None:
+        """Read, as far as HTTP goes, what has not been read yet."""
+        new, self._parsed = self.log[self._parsed :], len(self.log)
+        for time, piece in zip(arrivals(new[::2], self._offset), new[1::2], strict=True):
+            self._http.feed(time, piece)
+
+    def notice(self, now: int) -> None:
+        """Keep ``touched`` at when something was last seen to have come."""
+        if len(self.log) != self._seen:
+            self._seen, self.touched = len(self.log), now
 
     @property
-    def touched(self) -> int:
-        """When something last happened to it."""
-        return self.times[-1] if self.times else self.start
+    def last_arrival(self) -> int | None:
+        """Of the last byte."""
+        return arrivals(self.log[-2:-1], self._offset)[0] if self.log else None
 
     @property
     def reusable(self) -> bool:
         """Whether the connection can carry another request."""
-        return self._http.keep_alive and self._sent == len(self.wire)
+        return self._http.keep_alive and self.sent
 
     @property
     def failed(self) -> bool:
@@ -284,17 +296,34 @@ class Exchange:
 
     def was_stale(self) -> bool:
         """Whether it met a connection that the server had closed meanwhile; once, it can be sent again."""
-        stale = self.start and self.connection.used and not self.times and not self._resent
+        stale = self.start and self.connection.used and not self.log and not self._resent
         if not stale or self.error is None or self.error.kind not in ("cut", "reset"):
             return False
         self._resent, self.error = True, None
         self._clear()
         return True
 
+    def stow(self) -> list[bytes]:
+        """Give up what arrived, to be given back by ``restore``."""
+        log = self.log
+        self._clear()
+        return log
+
+    def restore(self, log: list[bytes]) -> None:
+        """The reverse of ``stow``."""
+        self.log = log
+
     def answer(self) -> Http:
         """The answer, read as far as HTTP goes; raises RequestError where it is no HTTP."""
-        self.settle(closed=False)
+        self._parse()
+        if self.error is None and not self._http.complete:
+            raise RequestError("bad-http", "what looked like the last chunk was not the end of the answer")
         return self._http
+
+
+def maybe_last(piece: bytes) -> bool:
+    """Whether an answer in chunks can be complete with this piece; cheap, and never wrongly no."""
+    return piece.endswith(_END) or len(piece) < len(_LAST_CHUNK)
 
 
 def record(exchange: Exchange, zero: int, speculation: SpeculationReader) -> RequestRecord:
@@ -302,7 +331,7 @@ def record(exchange: Exchange, zero: int, speculation: SpeculationReader) -> Req
     said = Transcript(exchange.start)
     error = _read(exchange, said) or exchange.error
     request = exchange.request
-    start = exchange.start or exchange.asked
+    start, last = exchange.start or exchange.asked, exchange.last_arrival
     return RequestRecord(
         request=request.id,
         prompt_id=request.prompt_id,
@@ -312,7 +341,7 @@ def record(exchange: Exchange, zero: int, speculation: SpeculationReader) -> Req
         turn=request.turn,
         start_s=(start - zero) / 1e9,
         sent_late_s=None if exchange.due is None else max(0, start - exchange.due) / 1e9,
-        end_s=(exchange.times[-1] - start) / 1e9 if exchange.times else None,
+        end_s=None if last is None else (last - start) / 1e9,
         chunks=tuple(said.chunks),
         prompt_tokens=said.prompt_tokens,
         output_tokens=said.output_tokens,

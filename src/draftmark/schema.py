@@ -31,7 +31,12 @@ PromptKind = Literal["code", "sorting", "arithmetic", "json", "creative"]
 PROMPT_KINDS: tuple[PromptKind, ...] = ("code", "sorting", "arithmetic", "json", "creative")
 SCENARIOS = ("cli-calculator", "data-pipeline")
 """The agentic sessions that come with draftmark."""
-WorkloadKind = Literal["prompts", "concurrency", "context", "agentic"]
+WorkloadKind = Literal["prompts", "concurrency", "context", "agentic", "trace"]
+RawApi = Literal["completions", "tokens"]
+"""Prompts that are sent without a chat template: as text, or as token ids."""
+Api = Literal["chat", "completions", "tokens"]
+TraceFormat = Literal["sharegpt", "mooncake"]
+Precision = Annotated[float, Meta(gt=0, lt=1)]
 EngineKind = Literal["sglang", "vllm", "llamacpp", "reference", "attach"]
 Role = Literal["warmup", "measured", "control"]
 
@@ -121,6 +126,11 @@ class PromptsWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", tag="
     prompts: Annotated[tuple[PromptKind, ...], Meta(min_length=1)] = PROMPT_KINDS
     max_tokens: Annotated[tuple[TokenCount, ...], Meta(min_length=1)] = (256,)
     repetitions: Positive = 3
+    precision: Precision | None = None
+    """Repeat rounds of ``repetitions`` until half of the decode rate's 95 % interval is this share of it."""
+    max_repetitions: Positive | None = None
+    """Where ``precision`` is not reached, the cell ends after so many."""
+    api: Api = "chat"
     temperature: Annotated[float, Meta(ge=0)] = 0.0
 
 
@@ -135,8 +145,13 @@ class ConcurrencyWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", t
     """Squared coefficient of variation of the gaps of ``gamma`` arrivals; 1 is Poisson."""
     requests: Positive | None = None
     """Measured requests of a cell; when not given four per stream or 30 s of arrivals, at least 16."""
+    precision: Precision | None = None
+    """Repeat rounds of ``requests`` until half of the decode rate's 95 % interval is this share of it."""
+    max_requests: Positive | None = None
+    """Where ``precision`` is not reached, the cell ends after so many."""
     max_tokens: TokenCount = 256
     prompts: Annotated[tuple[PromptKind, ...], Meta(min_length=1)] = PROMPT_KINDS
+    api: Api = "chat"
     temperature: Annotated[float, Meta(ge=0)] = 0.0
 
 
@@ -147,7 +162,12 @@ class ContextWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", tag="
     max_tokens: TokenCount = 256
     repetitions: Positive = 3
     """Of each of ``concurrency`` streams."""
+    precision: Precision | None = None
+    """Repeat rounds of ``repetitions`` until half of the decode rate's 95 % interval is this share of it."""
+    max_repetitions: Positive | None = None
+    """Where ``precision`` is not reached, the cell ends after so many."""
     concurrency: Positive = 1
+    api: Api = "chat"
     temperature: Annotated[float, Meta(ge=0)] = 0.0
 
 
@@ -165,7 +185,30 @@ class AgenticWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", tag="
     temperature: Annotated[float, Meta(ge=0)] = 0.0
 
 
-Workload = PromptsWorkload | ConcurrencyWorkload | ContextWorkload | AgenticWorkload
+class TraceWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", tag="trace"):
+    """Recorded traffic: in a closed loop, at rates, or at the times at which it was recorded."""
+
+    file: str
+    """Path."""
+    format: TraceFormat
+    requests: Positive
+    """Of each cell."""
+    levels: tuple[Positive, ...] = ()
+    rates: tuple[Annotated[float, Meta(gt=0)], ...] = ()
+    """Requests per second; arrivals do not wait for answers."""
+    arrival: Literal["constant", "poisson", "gamma"] = "poisson"
+    burstiness: Annotated[float, Meta(gt=0)] = 1.0
+    """Squared coefficient of variation of the gaps of ``gamma`` arrivals; 1 is Poisson."""
+    speedup: Annotated[float, Meta(gt=0)] | None = None
+    """Send at the recorded times (``mooncake``), so many times as fast."""
+    max_tokens: TokenCount = 256
+    """Of each answer; of a ``mooncake`` answer at most, as it has a length of its own."""
+    longest: TokenCount = 4096
+    """Requests with a longer prompt are left out."""
+    temperature: Annotated[float, Meta(ge=0)] = 0.0
+
+
+Workload = PromptsWorkload | ConcurrencyWorkload | ContextWorkload | AgenticWorkload | TraceWorkload
 
 OneOrMany = Scalar | tuple[Scalar, ...]
 
@@ -250,11 +293,24 @@ class Cell(Frozen, frozen=True, kw_only=True):
     arrival: Literal["constant", "poisson", "gamma"] | None = None
     burstiness: float = 1.0
     requests: int
-    """Measured requests (turns, for sessions)."""
+    """Measured requests (turns, for sessions); of one round, where there is a ``precision``."""
+    precision: float | None = None
+    """Half of the decode rate's 95 % interval, as a share of it, at which no more rounds are measured."""
+    max_requests: int | None = None
+    """Of all rounds."""
+    api: RawApi | None = None
+    """None is a chat."""
     length: int | None = None
     """Prompt tokens, where they are exact."""
     scenario: str | None = None
     turns: int | None = None
+    trace: str | None = None
+    """File of recorded traffic, by the plan's word."""
+    format: TraceFormat | None = None
+    longest: int | None = None
+    """Prompt tokens above which a trace's request is left out."""
+    speedup: float | None = None
+    """Requests are sent at the recorded times over this."""
     first_prompt: int = 0
     """Where its prompts begin in the endless sequence of its kinds, so that no two cells share one."""
     temperature: float = 0.0
@@ -263,6 +319,16 @@ class Cell(Frozen, frozen=True, kw_only=True):
     """Repeat each request once, as the control for noise and losslessness (the baseline only)."""
     hash: str = ""
     """Of everything that the measured numbers depend on, the service included."""
+
+    @property
+    def open_loop(self) -> bool:
+        """Requests are sent at their own times, whether earlier ones are answered or not."""
+        return self.rate is not None or self.speedup is not None
+
+    @property
+    def most_requests(self) -> int:
+        """Measured requests, if every round is needed."""
+        return self.max_requests or self.requests
 
 
 class Service(Frozen, frozen=True, kw_only=True):
@@ -417,6 +483,8 @@ class RequestRecord(Frozen, frozen=True, kw_only=True):
     role: Role
     session: str | None = None
     turn: int | None = None
+    round: int = 0
+    """Of the load: at the end of a round nothing is in flight."""
     start_s: float
     """From the start of the cell's measurement, on the load client's monotonic clock."""
     sent_late_s: float | None = None
@@ -476,6 +544,7 @@ FlagKind = Literal[
     "no-draft",
     "drift",
     "few-samples",
+    "adjusted",
 ]
 
 
@@ -542,6 +611,11 @@ class ServiceResult(Frozen, frozen=True, kw_only=True):
     ready_s: float | None = None
     facts: dict[str, Any] = {}
     """What the server says of itself: caps, memory, versions."""
+    warnings: tuple[Diagnosis, ...] = ()
+    """What it does otherwise than it was asked to, by its log at the time when it was ready."""
+    adjusted: dict[str, Scalar | None] = {}
+    """Settings that were changed as ``first_failure`` advised, after a start under the plan's own."""
+    first_failure: Diagnosis | None = None
     exit_status: int | None = None
     diagnosis: Diagnosis | None = None
     log_tail: str = ""
@@ -555,8 +629,8 @@ class CampaignInfo(Frozen, frozen=True, kw_only=True):
     """Version."""
     plan: Plan
     plan_text: str
-    scenarios: dict[str, str] = {}
-    """Text of the scenario files that the plan names."""
+    files: dict[str, str] = {}
+    """Of each file that the plan names, by its word: a scenario's text, a trace's digest."""
     started_at: str
     machine: dict[str, Any] = {}
 

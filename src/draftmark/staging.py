@@ -7,10 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 
 import platformdirs
 
@@ -63,7 +64,7 @@ _INSTALL = {
 def _interpreter(engine: EngineSpec) -> tuple[str, ...]:
     python = _executable(engine.python, "engine.python") if engine.python else sys.executable
     module = _MODULES[engine.kind]
-    if not _has(python, module):
+    if not _has(python, module, engine.env):
         raise StageError(f"{engine.kind} was not found: {python} has no {module}", _INSTALL[engine.kind])
     return (python,)
 
@@ -75,13 +76,14 @@ def _executable(name: str, key: str) -> str:
     return str(Path(found).absolute())
 
 
-def _has(python: str, module: str) -> bool:
-    """Whether an interpreter can import a module; looked up without importing it."""
-    if python == sys.executable:
+def _has(python: str, module: str, env: Mapping[str, str] = MappingProxyType({})) -> bool:
+    """Whether an interpreter can import a module in an environment; looked up without importing it."""
+    if python == sys.executable and not env:
         return importlib.util.find_spec(module) is not None
     probe = "import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None)"
     try:
-        run = subprocess.run([python, "-c", probe, module], capture_output=True, timeout=PROBE_S)
+        command = [python, "-c", probe, module]
+        run = subprocess.run(command, env={**os.environ, **env}, capture_output=True, timeout=PROBE_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise StageError(f"{python} could not be asked for {module}: {error}") from error
     return run.returncode == 0

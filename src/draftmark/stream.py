@@ -76,6 +76,7 @@ class Http:
     def on_headers_complete(self) -> None:
         """Called by the parser."""
         self.status = self._parser.get_status_code()
+        self.keep_alive = self._parser.should_keep_alive()
 
     def on_body(self, body: bytes) -> None:
         """Called by the parser, once for each piece of a chunk."""
@@ -83,8 +84,7 @@ class Http:
 
     def on_message_complete(self) -> None:
         """Called by the parser."""
-        if self.status >= 200:
-            self.complete, self.keep_alive = True, self._parser.should_keep_alive()
+        self.complete = self.status >= 200
 
 
 class Events:

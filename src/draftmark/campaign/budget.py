@@ -13,11 +13,14 @@ from draftmark.schema import Service
 
 def budget(service: Service, gpu: Gpu | None) -> MemoryPlan | None:
     """Whether a service fits; None where nothing can be said: no GPU, or a model that is not here."""
-    target = known_facts(service.model.target)
-    if gpu is None or target is None:
+    if gpu is None:
         return None
-    draft = known_facts(service.method.draft) if service.method.draft else None
-    return plan_memory(service, target, draft, gpu)
+    try:
+        target = known_facts(service.model.target)
+        draft = known_facts(service.method.draft) if service.method.draft else None
+    except BadInput:  # the server will say it better, or not mind
+        return None
+    return plan_memory(service, target, draft, gpu) if target else None
 
 
 def known_facts(name: str) -> ModelFacts | None:

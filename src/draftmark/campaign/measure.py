@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from msgspec.structs import replace
-
 from draftmark import metrics, workload
+from draftmark.campaign.rounds import in_rounds
 from draftmark.campaign.servers import Ready, utc_now
 from draftmark.engines import ENGINES
 from draftmark.errors import DraftmarkError, ServiceError
@@ -46,21 +45,26 @@ def measure_cell(
 ) -> Measurement:
     """Measure a cell; whatever goes wrong with the server or the requests is in the result."""
     started_at, started_s = utc_now(), time.monotonic()
+    parts = workload.rounds(cell, work)
     try:
         server.flush()
         _load(server, cell, Work(requests=work.warmup))
         before = _counters(server)
         with CpuWatch() as watch:
-            load = _load(server, cell, replace(work, warmup=()), on_progress)
+            load, used = in_rounds(
+                parts,
+                lambda part, ended: _load(server, cell, part, lambda more: on_progress(ended + more)),
+                lambda load: _enough(cell, load),
+            )
         after = _counters(server)
-        control = _load(server, cell, workload.control_of(work)).records if cell.control else ()
+        control = _control(server, cell, workload.rounds(cell, workload.control_of(work))[:used])
     except DraftmarkError as error:
         return failed(server, cell, started_at, attempt, _told(error))
     records = (*load.records, *control)
     if problem := failure(records):
         return failed(server, cell, started_at, attempt, problem, records)
     spoken = ENGINES[server.service.engine.kind].speculation(before, after, load.records)
-    measured = metrics.measure(cell, load, spoken)
+    measured = metrics.measure(cell, load, spoken) | _sanity(load)
     result = CellResult(
         service=server.service.id,
         cell=cell,
@@ -76,6 +80,28 @@ def measure_cell(
         attempts=attempt,
     )
     return Measurement(result, records)
+
+
+def _enough(cell: Cell, load: LoadResult) -> bool:
+    """Whether a cell needs no more rounds: its decode rate is known closely enough, or it is no result."""
+    width = metrics.decode_half_width(metrics.completed(load.records))
+    known = cell.precision is not None and width is not None and width <= cell.precision
+    return known or failure(load.records) is not None
+
+
+def _control(server: Ready, cell: Cell, parts: Sequence[Work]) -> tuple[RequestRecord, ...]:
+    """The same requests once more, under the same load."""
+    if not cell.control:
+        return ()
+    found, _ = in_rounds(
+        parts, lambda part, _: _load(server, cell, part), lambda load: failure(load.records) is not None
+    )
+    return found.records
+
+
+def _sanity(load: LoadResult) -> dict[str, float]:
+    share = workload.sane_share(metrics.completed(load.records))
+    return {} if share is None else {"sane_share": share}
 
 
 def _flags(
@@ -106,6 +132,7 @@ def _flags(
 def _load(
     server: Ready, cell: Cell, work: Work, on_progress: Callable[[int], None] = lambda _: None
 ) -> LoadResult:
+    prompt = cell.length or cell.longest or 0
     job = LoadJob(
         base_url=server.base_url,
         headers=dict(server.headers),
@@ -113,8 +140,8 @@ def _load(
         served_name=server.served_name,
         work=work,
         concurrency=cell.concurrency,
-        timeout_s=60.0 + 2.0 * cell.max_tokens + 0.05 * (cell.length or 0),
-        stall_s=30.0 + 0.05 * (cell.length or 0),
+        timeout_s=60.0 + 2.0 * cell.max_tokens + 0.05 * prompt,
+        stall_s=30.0 + 0.05 * prompt,
         give_up=GIVE_UP,
     )
     return measure_apart(job, on_progress)

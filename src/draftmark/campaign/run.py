@@ -19,10 +19,11 @@ from draftmark import __version__, workload
 from draftmark.campaign import events
 from draftmark.campaign.measure import Measurement, failed, measure_cell
 from draftmark.campaign.servers import NotServed, Ready, Site, launch, ready, utc_now
-from draftmark.engines import ENGINES
+from draftmark.campaign.tokenizers import tokenizer_of
 from draftmark.errors import BadInput, DraftmarkError, nearest
 from draftmark.estimate import Estimate, Pace, estimate
 from draftmark.hosts import Host
+from draftmark.plan import covered
 from draftmark.schema import CampaignInfo, Cell, CellResult, Diagnosis, Matrix, Service, Work
 from draftmark.services import end_orphans
 from draftmark.store import ResultTree, Unusable
@@ -51,8 +52,8 @@ class Campaign:
     tree: ResultTree
     host: Host
     listen: Callable[[events.Event], None]
-    scenarios: Mapping[str, str] = field(default_factory=dict)
-    """Text of the scenario files that the plan names."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Text of the files that the plan names, by its word."""
     keep_failed: bool = False
     """Leave cells alone that failed in an earlier run."""
     outcome: Outcome = field(default_factory=Outcome)
@@ -71,7 +72,7 @@ class Campaign:
                 draftmark=__version__,
                 plan=self.matrix.plan,
                 plan_text=plan_text,
-                scenarios=dict(self.scenarios),
+                files=covered(self.matrix.plan, self.files),
                 started_at=utc_now(),
                 machine=self._machine,
             )
@@ -149,13 +150,10 @@ class Campaign:
     def _work_of(self, server: Ready, cell: Cell) -> Work:
         """What a cell sends: made once, since every service gets the same."""
         if cell.id not in self._works:
-            engine, name = ENGINES[server.service.engine.kind], server.served_name
             self._works[cell.id] = workload.work(
                 cell,
-                count_tokens=lambda messages: engine.count_tokens(server.post, name, messages),
-                scenarios={
-                    path: workload.parse_scenario(text, path) for path, text in self.scenarios.items()
-                },
+                tokenizer=tokenizer_of(server, self.files),
+                files=self.files,
             )
         return self._works[cell.id]
 
@@ -198,7 +196,7 @@ class Campaign:
         return lambda text, elapsed_s: self._emit(events.ServiceProgress(service, text, elapsed_s))
 
     def _progress_on(self, service: Service, cell: Cell) -> Callable[[int], None]:
-        return lambda done: self._emit(events.CellProgress(service, cell, done, cell.requests))
+        return lambda done: self._emit(events.CellProgress(service, cell, done, cell.most_requests))
 
     def _emit(self, event: events.Event) -> None:
         """Tell the listener, and the journal unless it is mere progress."""

@@ -16,10 +16,10 @@ from draftmark.compare import compare
 from draftmark.errors import EXIT_FAILED, BadInput, ResultError
 from draftmark.estimate import Pace, estimate, learned
 from draftmark.hosts import Local
-from draftmark.plan import check_paths, expand, notes, read_plan, starter
-from draftmark.schema import SCENARIOS, CellResult, Matrix, Plan
+from draftmark.plan import check_paths, covered, expand, named_files, notes, read_plan, starter
+from draftmark.schema import CellResult, Matrix, Plan
 from draftmark.store import ResultTree, Unusable
-from draftmark.workload import parse_scenario
+from draftmark.workload import check_files, read_tokenizer
 
 PLAN = click.argument("plan_file", metavar="PLAN", type=click.Path(path_type=Path))
 TREE = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -60,7 +60,7 @@ def init(plan_file: Path) -> None:
 def plan(plan_file: Path, output: Path | None, phase: str | None, only: str | None, as_json: bool) -> None:
     """Show what a plan starts and measures, what it leaves out and why, and how long it takes."""
     asked, _ = _read(plan_file)
-    matrix = campaign.narrow(expand(asked, _scenarios(asked)), phase, only)
+    matrix = campaign.narrow(_expanded(asked, _texts(asked)), phase, only)
     if as_json:
         _print_json(matrix)
         return
@@ -91,8 +91,8 @@ def run(
     after an interruption, or to try again what failed.
     """
     plan, text = _read(plan_file)
-    scenarios = _scenarios(plan)
-    whole = expand(plan, scenarios)
+    files = _texts(plan)
+    whole = _expanded(plan, files)
     matrix = campaign.narrow(whole, phase, only)
     tree = ResultTree(output or Path("results") / plan.name)
     if dry_run:
@@ -103,7 +103,7 @@ def run(
     if fresh and (moved := tree.set_aside()):
         console.print(f"earlier results are in {moved}", soft_wrap=True)
     with tree.locked():
-        outcome = _campaign(matrix, text, scenarios, tree, console, keep_failed)
+        outcome = _campaign(matrix, text, files, tree, console, keep_failed)
         page = _write_report(tree, whole)
     console.print(outcome_text(outcome), soft_wrap=True)
     click.echo(page)
@@ -144,13 +144,13 @@ def report(folder: Path) -> None:
 def _campaign(
     matrix: Matrix,
     text: str,
-    scenarios: Mapping[str, str],
+    files: Mapping[str, str],
     tree: ResultTree,
     console: Console,
     keep_failed: bool,
 ) -> campaign.Outcome:
     with Progress(console, sum(len(service.cells) for service in matrix.services)) as progress:
-        running = campaign.Campaign(matrix, tree, Local(), progress, scenarios, keep_failed)
+        running = campaign.Campaign(matrix, tree, Local(), progress, files, keep_failed)
         try:
             return running.run(text)
         except KeyboardInterrupt:
@@ -173,13 +173,26 @@ def _read(path: Path) -> tuple[Plan, str]:
     return plan, text
 
 
-def _scenarios(plan: Plan) -> dict[str, str]:
-    """Text of the scenario files that a plan names, by that name; PlanError where one is wrong."""
-    named = {name for workload in plan.workloads for name in getattr(workload, "scenarios", ())}
-    texts = {name: Path(name).expanduser().read_text() for name in named - set(SCENARIOS)}
-    for name, text in texts.items():
-        parse_scenario(text, name)
-    return texts
+def _texts(plan: Plan) -> dict[str, str]:
+    """Text of the files that a plan names, by its word."""
+    return {name: _text(name) for name in sorted(named_files(plan))}
+
+
+def _text(name: str) -> str:
+    try:
+        return Path(name).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{name}: cannot read: {error}") from error
+
+
+def _expanded(plan: Plan, files: Mapping[str, str]) -> Matrix:
+    """A plan's matrix; BadInput where a file is not what one of its cells needs."""
+    matrix = expand(plan, covered(plan, files))
+    for cell in {cell.id: cell for service in matrix.services for cell in service.cells}.values():
+        check_files(cell, files)
+    if (tokenizer := plan.model.tokenizer) and tokenizer in files:
+        read_tokenizer(files[tokenizer], tokenizer)
+    return matrix
 
 
 def _pace(tree: ResultTree, matrix: Matrix) -> Pace:
@@ -194,7 +207,7 @@ def _pace(tree: ResultTree, matrix: Matrix) -> Pace:
 def _matrix(tree: ResultTree) -> Matrix:
     """What the plan of a result tree expands to."""
     info = tree.info()
-    return expand(info.plan, info.scenarios)
+    return expand(info.plan, info.files)
 
 
 def _write_report(tree: ResultTree, matrix: Matrix) -> Path:

@@ -45,6 +45,9 @@ class Engine(Protocol):
     def count_tokens(self, post: Post, served_name: str, messages: Sequence[Message]) -> int:
         """Prompt tokens of a chat, its template included; BadInput where the server cannot tell."""
 
+    def encode(self, post: Post, served_name: str, text: str, special: bool) -> tuple[int, ...]:
+        """Token ids of a text, with what a raw prompt gets around it if ``special``; BadInput as above."""
+
 
 ENGINES: Mapping[str, Engine] = {
     "sglang": sglang,

@@ -82,6 +82,14 @@ def count_tokens(post: Post, served_name: str, messages: Sequence[Message]) -> i
     )
 
 
+def encode(post: Post, served_name: str, text: str, special: bool) -> tuple[int, ...]:
+    """Always raises BadInput, as :func:`count_tokens`."""
+    raise BadInput(
+        "a server attached by engine.url is not known to give token ids",
+        "use text prompts, or let draftmark start the server",
+    )
+
+
 def request_speculation(tail: Mapping[str, Any], output_tokens: int | None) -> Speculation | None:
     """None: OpenAI's API says nothing of speculation."""
     return None

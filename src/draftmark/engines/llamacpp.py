@@ -252,8 +252,13 @@ def request_body(service: Service, request: Request, served_name: str) -> tuple[
 def count_tokens(post: Post, served_name: str, messages: Sequence[Message]) -> int:
     """Prompt tokens of a chat by the server's own template and tokenizer."""
     prompt = post("/apply-template", {"messages": chat(messages)})["prompt"]
-    asked = {"content": prompt, "add_special": True, "parse_special": True}
-    return len(post("/tokenize", asked)["tokens"])
+    return len(encode(post, served_name, prompt, True))
+
+
+def encode(post: Post, served_name: str, text: str, special: bool) -> tuple[int, ...]:
+    """Token ids of a text by the server's own tokenizer."""
+    asked = {"content": text, "add_special": special, "parse_special": True}
+    return tuple(post("/tokenize", asked)["tokens"])
 
 
 def request_speculation(tail: Mapping[str, Any], output_tokens: int | None) -> Speculation | None:

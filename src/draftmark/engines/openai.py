@@ -28,6 +28,15 @@ def chat(messages: Sequence[Message]) -> list[dict[str, str]]:
     return [{"role": message.role, "content": message.content} for message in messages]
 
 
+def encode(post: Post, served_name: str, text: str, special: bool) -> tuple[int, ...]:
+    """Token ids of a text by ``/tokenize``, as SGLang and vLLM have it; BadInput where it gives none."""
+    answer = post("/tokenize", {"model": served_name, "prompt": text, "add_special_tokens": special})
+    found = answer.get("tokens") if isinstance(answer, dict) else None
+    if not isinstance(found, list) or not all(isinstance(token, int) for token in found):
+        raise BadInput("the server does not tell a text's token ids", "/tokenize answered without any")
+    return tuple(found)
+
+
 def count_tokens(post: Post, served_name: str, messages: Sequence[Message]) -> int:
     """Prompt tokens of a chat by ``/tokenize``, as SGLang and vLLM have it; BadInput where it tells none."""
     answer = post("/tokenize", {"model": served_name, "messages": chat(messages)})

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from draftmark.engines.flags import Known, Setting, argv, known_flags, resolve
-from draftmark.engines.openai import count_tokens, streamed
+from draftmark.engines.openai import count_tokens, encode, streamed
 from draftmark.engines.types import Command, Launch, MethodKind, Param, Readiness
 from draftmark.engines.vllm_flags import NAMES, RENAMED
 from draftmark.engines.vllm_reading import facts, request_speculation, speculation
@@ -21,6 +21,7 @@ __all__ = [
     "METHODS",
     "command",
     "count_tokens",
+    "encode",
     "facts",
     "pins",
     "readiness",

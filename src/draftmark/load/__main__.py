@@ -1,5 +1,6 @@
 """The load client as a process of its own; ``load.apart`` starts it and speaks with it over its pipes."""
 
+import gc
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ STDIN = 0
 
 def main() -> int:
     """Take a job from the standard input and report on the output."""
+    gc.disable()  # a collection would stop the loop for milliseconds, and what it makes has no cycles
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and ends this process
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     job = msgspec.msgpack.decode(_next(), type=LoadJob)

@@ -25,15 +25,17 @@ _READ = 1 << 20
 _record = msgspec.msgpack.Decoder(RequestRecord)
 
 
-def measure_apart(job: LoadJob, on_progress: Callable[[int], None] | None = None) -> LoadResult:
+def measure_apart(
+    job: LoadJob, on_progress: Callable[[int], None] | None = None, workers: int | None = None
+) -> LoadResult:
     """Run a cell in a fresh process, or several; ``on_progress`` gets the number of requests ended so far.
 
     However this call ends, the processes have ended with it; they also end when this process dies. Raises
     BadInput on a URL that is none, and DraftmarkError where a process was ended from outside.
     """
-    jobs = split(job, worker_count(job.concurrency, os.cpu_count() or 1))
-    with _Workers(jobs) as workers:
-        return _Gathering(workers, on_progress or (lambda _: None)).result()
+    count = workers or worker_count(job.concurrency, os.cpu_count() or 1)
+    with _Workers(split(job, count)) as processes:
+        return _Gathering(processes, on_progress or (lambda _: None)).result()
 
 
 def worker_count(streams: int, cores: int) -> int:

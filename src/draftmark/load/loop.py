@@ -2,20 +2,34 @@
 
 import select
 import ssl
+import sys
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from math import ceil
 from time import monotonic_ns, sleep
 from typing import Any
 
-from draftmark.client import IN, OUT, Connection, Endpoint, Exchange, KernelClock
+from draftmark.client import (
+    IN,
+    OUT,
+    Connection,
+    Endpoint,
+    Exchange,
+    Receive,
+    arrivals,
+    maybe_last,
+    stamp_now,
+    wall_offset_ns,
+)
 from draftmark.errors import RequestError
 from draftmark.load.schedule import Schedule
+from draftmark.load.shelf import Shelf
 
 TICK_NS = 250_000_000
 """Between two looks at the time limits."""
-NAP_FROM, NAP_S = 32, 0.0005
+NAP_FROM, NAP_S = 32, 0.001
 """With so many requests running, arrivals may gather before they are read: the kernel keeps their times."""
+LATE_NS = 5_000_000
 LAG_STEP_NS = 16_384
 """Loop lag is counted in steps of it."""
 
@@ -32,22 +46,27 @@ class Limits:
 
 
 class Loop:
-    """Runs schedules against one endpoint over kept connections; what has ended goes to ``keep``."""
+    """Runs schedules against one endpoint over kept connections; what has ended goes to ``shelf``."""
 
-    def __init__(self, to: Endpoint, limits: Limits, keep: Callable[[Exchange], None]) -> None:
+    def __init__(self, to: Endpoint, limits: Limits) -> None:
         self._to = to
         self._limits = limits
-        self._keep = keep
-        self._clock = KernelClock()
+        self.shelf = Shelf()
         self._tls = ssl.create_default_context() if to.tls else None
         self._poller, self._poll = _poller()
         self._running: dict[int, Exchange] = {}
+        self._streaming: dict[int, tuple[Receive, Callable[[bytes], None], Exchange]] = {}
+        """Of the running ones those whose pieces only have to be kept: how to receive, and where to keep."""
         self._opening: dict[int, tuple[Connection, Exchange | None]] = {}
         self._idle: dict[int, Connection] = {}
         self._watched: dict[int, Callable[[], None]] = {}
         self._ended: deque[Exchange] = deque()
         self._failures = 0
+        self._offset = wall_offset_ns()
+        self._naps = sys.platform == "linux" and not to.tls
         self.completed = 0
+        self.late = 0
+        """Requests sent ``LATE_NS`` after their time."""
         self.lags: defaultdict[int, int] = defaultdict(int)
         """How often the loop was so many ``LAG_STEP_NS`` late in reading what had arrived."""
 
@@ -79,11 +98,12 @@ class Loop:
             self._read_ready(self._wait(schedule))
             if (now := monotonic_ns()) >= tick:
                 tick = now + TICK_NS
-                self._clock.set()
+                self._offset = wall_offset_ns()
                 self._check_limits(now)
                 on_tick(self.completed)
             while self._ended:
                 self._finish(self._ended.popleft(), schedule)
+            self.shelf.tidy()
         on_tick(self.completed)
 
     def close(self) -> None:
@@ -105,7 +125,7 @@ class Loop:
     def _open(self, exchange: Exchange | None) -> None:
         """Open a connection, for this exchange or for later."""
         try:
-            connection = Connection(self._to, self._clock, self._tls)
+            connection = Connection(self._to, self._tls)
         except RequestError as error:
             self._not_opened(exchange, error)
             return
@@ -144,10 +164,11 @@ class Loop:
     def _send(self, exchange: Exchange) -> None:
         connection = exchange.connection
         try:
-            wants = IN if exchange.send() else IN | OUT
+            exchange.send()
         except OSError as error:
             self._release(exchange, RequestError("reset", str(error)))
             return
+        wants = IN if exchange.sent else IN | OUT
         if wants != connection.wants:
             connection.wants = wants
             self._poller.modify(connection.fileno, wants)
@@ -158,7 +179,7 @@ class Loop:
         """Seconds to poll for; a poll is too coarse for the last two milliseconds before a send."""
         if self._ended:
             return 0.0
-        if len(self._running) >= NAP_FROM and self._clock.works:
+        if len(self._streaming) >= NAP_FROM and self._naps:
             sleep(NAP_S)
         wake = schedule.wake()
         if wake is None or self.gave_up:
@@ -170,29 +191,36 @@ class Loop:
         return 0.0
 
     def _read_ready(self, timeout: float) -> None:
-        """Take what has arrived, and when: the one place where speed matters."""
-        running, first = self._running, 0
+        """Take what has arrived, with its stamps: the one place where speed matters."""
+        streaming, first = self._streaming, None
         for fd, events in self._poll(timeout):
-            exchange = running.get(fd)
-            if exchange is None or events & OUT:
-                self._other(fd, exchange)
+            entry = streaming.get(fd)
+            if entry is None:
+                self._other(fd, events)
                 continue
+            receive, keep, exchange = entry
             try:
-                time, data = exchange.receive()
-            except BlockingIOError:
-                continue
+                piece, beside, _, _ = receive()
             except OSError as error:
-                self._release(exchange, RequestError("reset", str(error)))
+                self._not_received(exchange, error)
                 continue
-            first = first or time
-            if not data or exchange.take(time, data):
-                self._settle(exchange, closed=not data)
+            if piece:
+                stamp = beside[0][2] if beside else stamp_now()
+                first = first or stamp
+                keep(stamp)
+                keep(piece)
+            if maybe_last(piece):
+                self._perhaps_ended(exchange, closed=not piece)
         if first:
-            self.lags[(monotonic_ns() - first) // LAG_STEP_NS] += 1
+            lag = monotonic_ns() - arrivals((first,), self._offset)[0]
+            self.lags[max(lag, 0) // LAG_STEP_NS] += 1
 
-    def _other(self, fd: int, exchange: Exchange | None) -> None:
-        if exchange:
-            self._send(exchange)
+    def _other(self, fd: int, events: int) -> None:
+        if exchange := self._running.get(fd):
+            if events & OUT:
+                self._send(exchange)
+            else:
+                self._receive(exchange)
         elif fd in self._opening:
             self._advance(fd)
         elif fd in self._watched:
@@ -200,9 +228,27 @@ class Loop:
         elif connection := self._idle.pop(fd, None):
             self._close(connection)  # nothing is owed on it, so the server has closed it
 
-    def _settle(self, exchange: Exchange, closed: bool) -> None:
+    def _receive(self, exchange: Exchange) -> None:
+        """Any piece may be the last one until it is known how the answer will end."""
         try:
-            if exchange.settle(closed):
+            piece, beside, _, _ = exchange.connection.receive()
+        except OSError as error:
+            self._not_received(exchange, error)
+            return
+        if piece:
+            exchange.log += (beside[0][2] if beside else stamp_now(), piece)
+        self._perhaps_ended(exchange, closed=not piece)
+        connection = exchange.connection
+        if connection.fileno in self._running and exchange.streaming:
+            self._streaming[connection.fileno] = (connection.receive, exchange.log.append, exchange)
+
+    def _not_received(self, exchange: Exchange, error: OSError) -> None:
+        if not isinstance(error, BlockingIOError):
+            self._release(exchange, RequestError("reset", str(error)))
+
+    def _perhaps_ended(self, exchange: Exchange, closed: bool) -> None:
+        try:
+            if exchange.ended(closed):
                 self._release(exchange, None)
         except RequestError as error:
             self._release(exchange, error)
@@ -213,7 +259,9 @@ class Loop:
         """Take the exchange off its connection, and keep the connection if the server will."""
         connection = exchange.connection
         del self._running[connection.fileno]
+        self._streaming.pop(connection.fileno, None)
         exchange.error = error
+        exchange.close()
         self._ended.append(exchange)
         if error is None and exchange.reusable:
             connection.used = True
@@ -231,12 +279,14 @@ class Loop:
             return
         self.completed += 1
         self._failures = self._failures + 1 if exchange.failed else 0
+        self.late += exchange.due is not None and exchange.start - exchange.due > LATE_NS
         schedule.ended(exchange)
-        self._keep(exchange)
+        self.shelf.add(exchange)
 
     def _check_limits(self, now: int) -> None:
         timeout, stall = self._limits.timeout, self._limits.stall
         for exchange in [*self._running.values()]:
+            exchange.notice(now)
             if now - exchange.start > timeout:
                 self._release(exchange, RequestError("timeout", f"not complete after {timeout / 1e9:g} s"))
             elif now - exchange.touched > stall:

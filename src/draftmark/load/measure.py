@@ -10,10 +10,8 @@ from draftmark.engines import ENGINES
 from draftmark.load.job import LoadJob
 from draftmark.load.loop import LAG_STEP_NS, Limits, Loop
 from draftmark.load.schedule import Closed, Conversations, Open, Schedule
+from draftmark.load.shelf import Shelf
 from draftmark.schema import LoadHealth, LoadResult, Request, RequestRecord
-
-LATE_S = 0.005
-"""An open-loop request sent later than this counts as late."""
 
 
 def measure(job: LoadJob, on_progress: Callable[[int], None] | None = None) -> LoadResult:
@@ -23,8 +21,9 @@ def measure(job: LoadJob, on_progress: Callable[[int], None] | None = None) -> L
     nothing was measured: then they are the result. Raises BadInput on a URL that is none.
     """
     run = Run(job)
-    run.go(monotonic_ns, on_progress or (lambda _: None))
-    records = sorted(run.records(), key=lambda record: record.start_s)
+    with _no_garbage_collection():
+        run.go(monotonic_ns, on_progress or (lambda _: None))
+        records = sorted(run.records(), key=lambda record: record.start_s)
     return LoadResult(records=tuple(records), duration_s=run.duration_s, health=run.health())
 
 
@@ -35,32 +34,29 @@ class Run:
         self._job = job
         self._engine = ENGINES[job.service.engine.kind]
         self._to = endpoint(job.base_url, job.headers)
-        self._kept: list[Exchange] = []
         self._zero = self._end = self._cpu = 0
-        self.loop = Loop(self._to, Limits(job.timeout_s, job.stall_s, job.give_up), self._kept.append)
+        self.loop = Loop(self._to, Limits(job.timeout_s, job.stall_s, job.give_up))
 
     def go(self, clock: Callable[[], int], on_progress: Callable[[int], None]) -> None:
         """Warm up, ask ``clock`` from when to count (it may wait for others), and run to the end."""
         streams, loop = self._job.concurrency, self.loop
         schedule, warmup = self._schedule(), Closed(self._job.work.warmup, streams, self._wire)
-        with _no_garbage_collection():
+        loop.connect(streams)
+        loop.run(warmup, lambda _: None)
+        if not loop.gave_up:
+            loop.shelf = Shelf()
             loop.connect(streams)
-            loop.run(warmup, lambda _: None)
-            if not loop.gave_up:
-                self._kept.clear()
-                loop.connect(streams)
-            loop.lags.clear()
-            self._zero = clock()
-            cpu = thread_time_ns()
-            schedule.start(self._zero)
-            loop.run(schedule, on_progress)
-            self._end, self._cpu = monotonic_ns(), thread_time_ns() - cpu
+        loop.lags.clear()
+        self._zero = clock()
+        cpu = thread_time_ns()
+        schedule.start(self._zero)
+        loop.run(schedule, on_progress)
+        self._end, self._cpu = monotonic_ns(), thread_time_ns() - cpu
         loop.close()
 
     def records(self) -> Iterator[RequestRecord]:
-        """What happened, one request after another."""
-        for exchange in self._kept:
-            yield self._read(exchange)
+        """What happened, one request after another; only once."""
+        return map(self._read, self.loop.shelf.take_all())
 
     @property
     def duration_s(self) -> float:
@@ -69,11 +65,10 @@ class Run:
 
     def health(self) -> LoadHealth:
         """How this process fared meanwhile."""
-        late = [x for x in self._kept if x.due is not None and x.start - x.due > LATE_S * 1e9]
         return LoadHealth(
             cpu_share=self._cpu / max(self._end - self._zero, 1),
             loop_lag_p99_s=_p99_s(self.loop.lags),
-            late_sends=len(late),
+            late_sends=self.loop.late,
         )
 
     def _schedule(self) -> Schedule:

@@ -59,7 +59,11 @@ class Closed:
 
 
 class Open(Closed):
-    """Each request at its own time, whatever is still running."""
+    """Each request at its own time, whatever is still running.
+
+    One that goes out late would have waited in the server: its record's ``sent_late_s`` belongs to its
+    latency, and metrics add it to TTFT, so that a stall hides no waiting (coordinated omission).
+    """
 
     def __init__(self, requests: Sequence[Request], wire: Wire) -> None:
         super().__init__(sorted(requests, key=lambda request: request.send_at_s or 0.0), 0, wire)

@@ -39,6 +39,10 @@ def state_bytes(kind: Recurrent, tp: int, dtype: str | None, columns: int, conv_
     return temporal + kind.channels(tp) * columns * conv_bytes
 
 
+HALF = 2.0
+"""Bytes of a number that both engines serve a float32 model with on a GPU, unless they are told otherwise."""
+
+
 def request_bytes(facts: ModelFacts, tp: int, dtype: str | None) -> float:
     """Bytes of one request's state in all layers, on each GPU, in bfloat16 save the temporal state."""
     return sum(
@@ -51,7 +55,7 @@ def kv_number_bytes(name: object, facts: ModelFacts) -> float:
     text = "auto" if name is None else str(name)
     if text.startswith(("fp8", "float8", "int8")):
         return 1.0
-    return BYTES.get(text, BYTES.get(facts.dtype or "bfloat16", 2.0))
+    return BYTES.get(text) or min(BYTES.get(facts.dtype or "bfloat16", 2.0), HALF)
 
 
 def indivisible(facts: ModelFacts, tp: int) -> tuple[str, ...]:

@@ -6,6 +6,7 @@
 from draftmark.metrics.guards import flags
 from draftmark.metrics.records import (
     completed,
+    decode_half_width,
     measure,
     of_request,
     steady_tok_s,
@@ -21,6 +22,7 @@ __all__ = [
     "REQUEST_METRICS",
     "Metric",
     "completed",
+    "decode_half_width",
     "flags",
     "measure",
     "of_request",

@@ -113,7 +113,7 @@ def _capped(
     cell: Cell, done: Sequence[RequestRecord], cap: float | None, in_flight: float | None
 ) -> Iterator[Flag]:
     """A queue in the server looks busy from outside, so what was generated at once is looked at as well."""
-    if cell.rate is not None or not done:
+    if cell.open_loop or not done:
         return
     least = IN_FLIGHT_SHARE * cell.concurrency
     asked = f"of {cell.concurrency} asked for"

@@ -1,13 +1,17 @@
 """From what happened to requests to a cell's numbers; what cannot be measured is absent, never 0."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
-from math import fsum
+from math import fsum, log
 
 from draftmark import stats
 from draftmark.metrics.loops import loop_length
 from draftmark.metrics.table import SUMMARIES
 from draftmark.schema import Cell, Chunk, LoadResult, RequestRecord, Role, Speculation
+
+Window = tuple[tuple[float, float], ...]
+"""Spans (begin, end) in seconds of the cell, in order."""
 
 
 def of_request(record: RequestRecord) -> dict[str, float]:
@@ -51,8 +55,9 @@ def measure(cell: Cell, result: LoadResult, speculation: Speculation | None) -> 
         counts
         | _totals(done)
         | _known(
-            steady_tok_s=None if cell.rate else steady_tok_s(done, cell.concurrency),
+            steady_tok_s=None if cell.open_loop else steady_tok_s(done, cell.concurrency),
             decode_tok_s=stats.geometric_mean(_column(requests, "decode_tok_s")),
+            decode_half_width=decode_half_width(done),
             tau=acceptance,
             token_ms=tpot and 1e3 * tpot,
             step_ms=tpot and acceptance and 1e3 * tpot * acceptance,
@@ -102,7 +107,7 @@ def pooled(parts: Sequence[Speculation | None]) -> Speculation | None:
 
 
 def steady_tok_s(records: Sequence[RequestRecord], concurrency: int) -> float | None:
-    """Tokens per second between the first and the last moment at which ``concurrency`` were in flight.
+    """Tokens per second of the :func:`steady_window`; None where there is none, or tokens were not counted.
 
     A chunk counts where it arrived; tokens that the engine did not place are spread evenly over the
     request's other chunks.
@@ -110,24 +115,33 @@ def steady_tok_s(records: Sequence[RequestRecord], concurrency: int) -> float | 
     window = steady_window(records, concurrency)
     if window is None or any(record.output_tokens is None for record in records):
         return None
-    return fsum(within(record, window)[0] for record in records) / (window[1] - window[0])
+    return fsum(within(record, window)[0] for record in records) / sum(end - begin for begin, end in window)
 
 
-def within(record: RequestRecord, window: tuple[float, float]) -> tuple[float, float]:
-    """A completed request's tokens that arrived in a window of the cell, and its seconds in flight there."""
-    begin, end = window
-    tokens = fsum(weight for t, weight in _arrivals(record) if begin < t <= end)
-    return tokens, max(min(_end(record), end) - max(record.start_s, begin), 0.0)
+def within(record: RequestRecord, window: Window) -> tuple[float, float]:
+    """A completed request's tokens that arrived in a window, and its seconds in flight there."""
+    arrivals = list(_arrivals(record))
+    tokens = fsum(weight for begin, end in window for t, weight in arrivals if begin < t <= end)
+    return tokens, sum(max(min(_end(record), end) - max(record.start_s, begin), 0.0) for begin, end in window)
 
 
-def steady_window(records: Sequence[RequestRecord], concurrency: int) -> tuple[float, float] | None:
-    """First and last moment, in seconds of the cell, at which ``concurrency`` requests were in flight.
+def steady_window(records: Sequence[RequestRecord], concurrency: int) -> Window | None:
+    """Of each round the first to the last moment at which ``concurrency`` requests were in flight.
 
-    The short gaps in which a stream passes from one request to its next lie inside.
+    The short gaps in which a stream passes from one request to its next lie inside. None where no round
+    had as many.
     """
+    rounds = defaultdict(list)
+    for record in records:
+        rounds[record.round].append((record.start_s, _end(record)))
+    spans = [_steady_span(rounds[number], concurrency) for number in sorted(rounds)]
+    return tuple(span for span in spans if span) or None
+
+
+def _steady_span(spans: Iterable[tuple[float, float]], concurrency: int) -> tuple[float, float] | None:
     begin = end = None
     running = 0
-    for t, change in _changes((record.start_s, _end(record)) for record in records):
+    for t, change in _changes(spans):
         if change < 0 and running >= concurrency:
             end = t
         running += change
@@ -144,6 +158,18 @@ def peak(spans: Iterable[tuple[float, float]]) -> int:
 def _changes(spans: Iterable[tuple[float, float]]) -> list[tuple[float, int]]:
     """When, in order, a span begins (+1) or ends (−1); ends first at the same moment."""
     return sorted((t, change) for begin, end in spans for t, change in ((begin, 1), (end, -1)))
+
+
+def decode_half_width(records: Sequence[RequestRecord]) -> float | None:
+    """Half of the 95 % interval of the decode rate over prompts, as a share of it; None of fewer than two."""
+    rates = defaultdict(list)
+    for record in records:
+        if (rate := of_request(record).get("decode_tok_s")) is not None:
+            rates[record.prompt_id].append(log(rate))
+    found = stats.ratio_interval(rates)
+    if found is None or found.low is None or found.high is None:
+        return None
+    return (found.high - found.low) / 2 / found.value
 
 
 def cached_share(records: Sequence[RequestRecord]) -> float | None:

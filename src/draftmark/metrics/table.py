@@ -125,7 +125,7 @@ _ALL: tuple[Metric, ...] = (
         ".1f",
         "higher",
         "Tokens that arrived per second between the first and the last moment at which the asked-for"
-        " concurrency was in flight.",
+        " concurrency was in flight, in each round of the load.",
         "Absent in open loop, without token counts, and where the concurrency was never reached.",
     ),
     Metric(
@@ -145,6 +145,15 @@ _ALL: tuple[Metric, ...] = (
         "Geometric mean over requests of 1 / tpot, so that the ratio of two cells with the same prompts"
         " is the paired speedup.",
         _NO_TPOT,
+    ),
+    Metric(
+        "decode_half_width",
+        "decode rate ±",
+        "",
+        ".1%",
+        "lower",
+        "Half of the 95 % interval of the decode rate over prompts, as a share of it.",
+        "Absent where fewer than two prompts have a decode rate.",
     ),
     Metric(
         "tau",
@@ -190,6 +199,15 @@ _ALL: tuple[Metric, ...] = (
         "lower",
         "Share of the output's characters that are one passage repeated up to the end of its answer.",
         "Absent where no answer has text.",
+    ),
+    Metric(
+        "sane_share",
+        "right answers",
+        "",
+        ".0%",
+        "higher",
+        "Share of the answers that end by themselves and can be checked that are right.",
+        "Absent where there are none: answers of a fixed length are cut, creative ones cannot be checked.",
     ),
     *_family("ttft", "TTFT", f"time to first token: {_TTFT}", _LATE),
     *_family("ttfo", "TTFO", f"time to first token that is not reasoning: {_TTFO}", _LATE),

@@ -15,7 +15,15 @@ from draftmark.plan.expand import expand, grid_facets
 from draftmark.plan.grid import cell_tokens, tokens, undealt
 from draftmark.plan.methods import expand_methods, kind_of
 from draftmark.plan.select import FIELDS, chosen, same, wanted
-from draftmark.schema import SCENARIOS, AgenticWorkload, ConcurrencyWorkload, Name, Plan, Rule
+from draftmark.schema import (
+    SCENARIOS,
+    AgenticWorkload,
+    ConcurrencyWorkload,
+    Name,
+    Plan,
+    Rule,
+    TraceWorkload,
+)
 
 _NAME = re.compile(get_args(Name)[1].pattern)
 _LISTS = ("prompts", "max_tokens", "levels", "rates", "lengths", "scenarios")
@@ -135,7 +143,13 @@ def _workloads(document: Document, plan: Plan) -> None:
     for index, workload in enumerate(plan.workloads):
         at: Path = ("workloads", index)
         if isinstance(workload, ConcurrencyWorkload):
-            _concurrency(document, workload, at)
+            if not workload.levels and not workload.rates:
+                hint = "for example levels: [1, 2, 4, 8] or rates: [0.5, 1, 2]"
+                raise document.error(at, "missing key 'levels' (or 'rates')", hint)
+            _arrivals(document, workload, at)
+        if isinstance(workload, TraceWorkload):
+            _trace(document, workload, at)
+            _arrivals(document, workload, at)
         if isinstance(workload, AgenticWorkload):
             _scenarios(document, workload, at)
 
@@ -147,10 +161,18 @@ def _scenarios(document: Document, workload: AgenticWorkload, at: Path) -> None:
             raise document.error((*at, "scenarios", place), f"there is no scenario '{scenario}'", hint)
 
 
-def _concurrency(document: Document, workload: ConcurrencyWorkload, at: Path) -> None:
-    if not workload.levels and not workload.rates:
-        hint = "for example levels: [1, 2, 4, 8] or rates: [0.5, 1, 2]"
-        raise document.error(at, "missing key 'levels' (or 'rates')", hint)
+def _trace(document: Document, workload: TraceWorkload, at: Path) -> None:
+    if not workload.levels and not workload.rates and workload.speedup is None:
+        hint = (
+            "levels: [4] keeps 4 requests running, rates: [2] sends 2 a second, speedup: 1 sends as recorded"
+        )
+        raise document.error(at, "missing key 'levels' (or 'rates', or 'speedup')", hint)
+    if workload.speedup is not None and workload.format == "sharegpt":
+        hint = "give 'levels' or 'rates' instead"
+        raise document.error((*at, "speedup"), "a 'sharegpt' file has no times", hint)
+
+
+def _arrivals(document: Document, workload: ConcurrencyWorkload | TraceWorkload, at: Path) -> None:
     for key in ("arrival", "burstiness"):
         if (*at, key) in document.lines and not workload.rates:
             raise document.error((*at, key), "only 'rates' have arrivals; 'levels' wait for answers")
@@ -167,6 +189,22 @@ def _cell_ids(document: Document, plan: Plan) -> None:
                 ("workloads", index), message, "results are stored by that name; drop one of the two"
             )
         seen[cell.id] = index
+
+
+def _precision(document: Document, plan: Plan) -> None:
+    for index, workload in enumerate(plan.workloads):
+        key = "max_requests" if isinstance(workload, ConcurrencyWorkload) else "max_repetitions"
+        precision, most = getattr(workload, "precision", None), getattr(workload, key, None)
+        at: Path = ("workloads", index)
+        if precision is not None and most is None:
+            raise document.error(at, f"missing key '{key}'", f"precision needs an end, e.g. {key}: 60")
+        if most is not None and precision is None:
+            hint = "say from when on no more are needed, e.g. precision: 0.05"
+            raise document.error((*at, key), "only with 'precision' is there more than one round", hint)
+        for owner, cell in undealt(plan):
+            if owner == index and cell.most_requests < cell.requests:
+                message = f"{cell.most_requests} requests are fewer than the {cell.requests} of a first round"
+                raise document.error((*at, key), f"{message} of '{cell.id}'")
 
 
 def _slo(document: Document, plan: Plan) -> None:
@@ -254,6 +292,7 @@ CHECKS: tuple[Callable[[Document, Plan], None], ...] = (
     _memory_fraction,
     _workloads,
     _cell_ids,
+    _precision,
     _slo,
     _rules,
     _something_is_left,

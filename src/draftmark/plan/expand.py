@@ -11,7 +11,18 @@ import msgspec
 from draftmark.plan.grid import cell_tokens, cells_of, streams, tokens
 from draftmark.plan.methods import baseline_of, expand_methods
 from draftmark.plan.select import Facets, dropped_because, facets
-from draftmark.schema import Cell, Dropped, Host, Matrix, Method, Plan, Service
+from draftmark.schema import (
+    SCENARIOS,
+    AgenticWorkload,
+    Cell,
+    Dropped,
+    Host,
+    Matrix,
+    Method,
+    Plan,
+    Service,
+    TraceWorkload,
+)
 
 MEASUREMENT = 1
 """Version of the way of measuring; raised when it changes, so that old numbers are not mixed with new."""
@@ -27,7 +38,28 @@ READY_TIMEOUT_OTHERS_S = 900.0
 """Large weights on many GPUs, and kernels that are compiled at the first start."""
 
 
-def expand(plan: Plan, scenarios: Mapping[str, str] = MappingProxyType({})) -> Matrix:
+def scenario_files(plan: Plan) -> set[str]:
+    """The scenarios that a plan names by their path."""
+    agentic = (workload for workload in plan.workloads if isinstance(workload, AgenticWorkload))
+    return {name for workload in agentic for name in workload.scenarios} - set(SCENARIOS)
+
+
+def named_files(plan: Plan) -> set[str]:
+    """What is to be read for a plan, by its word: scenarios, traces, and an attached server's tokenizer."""
+    traces = {workload.file for workload in plan.workloads if isinstance(workload, TraceWorkload)}
+    own = plan.engine.kind == "attach" and plan.model.tokenizer
+    return scenario_files(plan) | traces | ({own} if own else set())
+
+
+def covered(plan: Plan, texts: Mapping[str, str]) -> dict[str, str]:
+    """What hashes cover of the files that a plan names: a scenario's text, a digest of what may be large."""
+    whole = scenario_files(plan)
+    return {
+        name: text if name in whole else sha256(text.encode()).hexdigest() for name, text in texts.items()
+    }
+
+
+def expand(plan: Plan, files: Mapping[str, str] = MappingProxyType({})) -> Matrix:
     """The plan's services in the order in which they run, each with the cells that ``select`` leaves it.
 
     One phase per host and tensor-parallel degree; in a phase the baseline first, then the plan's order.
@@ -35,7 +67,7 @@ def expand(plan: Plan, scenarios: Mapping[str, str] = MappingProxyType({})) -> M
     unless a server's own limits (longest request, most streams) grow with it.
 
     Args:
-        scenarios: text of the scenario files that the plan names, by that name; a cell's hash covers it.
+        files: what :func:`covered` gives of the files that the plan names; a cell's hash has its part.
     """
     cells = cells_of(plan)
     services, dropped = [], []
@@ -45,7 +77,7 @@ def expand(plan: Plan, scenarios: Mapping[str, str] = MappingProxyType({})) -> M
         for cell in cells:
             why = _impossible(plan, service) or dropped_because(plan.select, _facets(service, cell))
             if why is None:
-                kept.append(_sealed(cell, service, scenarios.get(cell.scenario or "")))
+                kept.append(_sealed(cell, service, files))
             else:
                 dropped.append(Dropped(service=service.id, cell=cell.id, phase=service.phase, why=why))
         if kept:
@@ -141,12 +173,16 @@ def _service_hash(service: Service, address: str | None) -> str:
     )
 
 
-def _sealed(cell: Cell, service: Service, scenario: str | None) -> Cell:
+def _sealed(cell: Cell, service: Service, files: Mapping[str, str]) -> Cell:
     cell = msgspec.structs.replace(cell, control=service.baseline)
     spec = _without(msgspec.to_builtins(cell), "id", "hash")
-    whole = {"measurement": MEASUREMENT, "service": service.hash, "cell": spec}
-    seal = _digest(whole if scenario is None else whole | {"scenario": scenario})
-    return msgspec.structs.replace(cell, hash=seal)
+    named = {
+        "scenario": files.get(cell.scenario or ""),
+        "trace": files.get(cell.trace or ""),
+        "tokenizer": files.get(service.model.tokenizer or ""),
+    }
+    whole = {"measurement": MEASUREMENT, "service": service.hash, "cell": spec, **_without(named)}
+    return msgspec.structs.replace(cell, hash=_digest(whole))
 
 
 def _without(data: dict[str, Any], *keys: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import ceil
 from pathlib import PurePosixPath
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,8 @@ from draftmark.schema import (
     Plan,
     PromptKind,
     PromptsWorkload,
+    RawApi,
+    TraceWorkload,
     Workload,
 )
 
@@ -58,18 +61,18 @@ def cell_tokens(cell: Cell) -> int:
     """Prompt and output tokens of a cell's longest request."""
     if cell.turns is not None:
         return cell.turns * (SHORT_PROMPT_TOKENS + cell.max_tokens)
-    return (cell.length or SHORT_PROMPT_TOKENS) + cell.max_tokens
+    return (cell.length or cell.longest or SHORT_PROMPT_TOKENS) + cell.max_tokens
 
 
 def streams(cells: Sequence[Cell]) -> int:
     """Requests that a server must be able to run at once for all of these cells."""
-    return max(OPEN_LOOP_STREAMS if cell.rate is not None else cell.concurrency for cell in cells)
+    return max(OPEN_LOOP_STREAMS if cell.open_loop else cell.concurrency for cell in cells)
 
 
 def _deal(cell: Cell, dealt: Counter[str]) -> Cell:
     """Give the cell the next prompts that none of its kinds has dealt yet."""
-    kinds = cell.prompts or (cell.scenario or cell.workload,)
-    taken = cell.repetitions if cell.turns else ceil(cell.requests / len(kinds))
+    kinds = cell.prompts or (cell.scenario or cell.trace or cell.workload,)
+    taken = cell.repetitions if cell.turns else ceil(cell.most_requests / len(kinds))
     first = max(dealt[kind] for kind in kinds)
     dealt |= Counter(dict.fromkeys(kinds, first + taken))
     return msgspec.structs.replace(cell, first_prompt=first)
@@ -85,25 +88,30 @@ def _cells(workload: Workload) -> Iterator[Cell]:
             return _context_cells(workload)
         case AgenticWorkload():
             return _agentic_cells(workload)
+        case TraceWorkload():
+            return _trace_cells(workload)
 
 
 def _prompts_cells(workload: PromptsWorkload) -> Iterator[Cell]:
     for kind in workload.prompts:
         for limit in map(tokens, workload.max_tokens):
             yield Cell(
-                id=f"{kind}-{limit}{_warmth(workload)}",
+                id=f"{kind}-{limit}{_raw(workload)}{_warmth(workload)}",
                 workload="prompts",
                 prompts=(kind,),
                 max_tokens=limit,
                 repetitions=workload.repetitions,
                 requests=workload.repetitions,
+                precision=workload.precision,
+                max_requests=workload.max_repetitions,
+                api=_api(workload),
                 temperature=workload.temperature,
             )
 
 
 def _concurrency_cells(workload: ConcurrencyWorkload) -> Iterator[Cell]:
     limit = tokens(workload.max_tokens)
-    suffix = f"-{limit}{_only(workload.prompts)}{_warmth(workload)}"
+    suffix = f"-{limit}{_only(workload.prompts)}{_raw(workload)}{_warmth(workload)}"
     for level in workload.levels:
         yield Cell(
             id=f"c{level}{suffix}",
@@ -112,6 +120,9 @@ def _concurrency_cells(workload: ConcurrencyWorkload) -> Iterator[Cell]:
             max_tokens=limit,
             concurrency=level,
             requests=workload.requests or max(FEWEST_REQUESTS, 4 * level),
+            precision=workload.precision,
+            max_requests=workload.max_requests,
+            api=_api(workload),
             temperature=workload.temperature,
         )
     for rate in workload.rates:
@@ -124,20 +135,27 @@ def _concurrency_cells(workload: ConcurrencyWorkload) -> Iterator[Cell]:
             arrival=workload.arrival,
             burstiness=workload.burstiness,
             requests=workload.requests or max(FEWEST_REQUESTS, ceil(OPEN_LOOP_S * rate)),
+            precision=workload.precision,
+            max_requests=workload.max_requests,
+            api=_api(workload),
             temperature=workload.temperature,
         )
 
 
 def _context_cells(workload: ContextWorkload) -> Iterator[Cell]:
     limit, requests = tokens(workload.max_tokens), workload.repetitions * workload.concurrency
+    most = workload.max_repetitions
     for length in map(tokens, workload.lengths):
         yield Cell(
-            id=f"ctx-{short(length)}-{limit}{_crowd(workload)}{_warmth(workload)}",
+            id=f"ctx-{short(length)}-{limit}{_crowd(workload)}{_raw(workload)}{_warmth(workload)}",
             workload="context",
             max_tokens=limit,
             repetitions=requests,
             concurrency=workload.concurrency,
             requests=requests,
+            precision=workload.precision,
+            max_requests=most and most * workload.concurrency,
+            api=_api(workload),
             length=length,
             temperature=workload.temperature,
         )
@@ -146,9 +164,8 @@ def _context_cells(workload: ContextWorkload) -> Iterator[Cell]:
 def _agentic_cells(workload: AgenticWorkload) -> Iterator[Cell]:
     sessions = workload.repetitions * workload.concurrency
     for scenario in workload.scenarios:
-        name = _UNNAMELY.sub("-", PurePosixPath(scenario).stem)
         yield Cell(
-            id=f"agentic-{name}{_crowd(workload)}{_warmth(workload)}",
+            id=f"agentic-{_stem(scenario)}{_crowd(workload)}{_warmth(workload)}",
             workload="agentic",
             max_tokens=tokens(workload.max_tokens),
             repetitions=sessions,
@@ -158,6 +175,46 @@ def _agentic_cells(workload: AgenticWorkload) -> Iterator[Cell]:
             turns=workload.turns,
             temperature=workload.temperature,
         )
+
+
+def _trace_cells(workload: TraceWorkload) -> Iterator[Cell]:
+    every = Cell(
+        id=f"trace-{_stem(workload.file)}",
+        workload="trace",
+        max_tokens=tokens(workload.max_tokens),
+        requests=workload.requests,
+        trace=workload.file,
+        format=workload.format,
+        longest=tokens(workload.longest),
+        temperature=workload.temperature,
+    )
+    for name, own in _loads(workload):
+        yield msgspec.structs.replace(every, id=f"{every.id}-{name}{_warmth(workload)}", **own)
+
+
+def _loads(workload: TraceWorkload) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and fields of each way of sending a trace."""
+    for level in workload.levels:
+        yield f"c{level}", {"concurrency": level}
+    for rate in workload.rates:
+        arrivals = {"arrival": workload.arrival, "burstiness": workload.burstiness}
+        yield f"r{rate:g}", {"rate": rate, **arrivals}
+    if workload.speedup is not None:
+        yield f"x{workload.speedup:g}", {"speedup": workload.speedup}
+
+
+def _api(workload: PromptsWorkload | ConcurrencyWorkload | ContextWorkload) -> RawApi | None:
+    """How prompts are sent, if not as a chat."""
+    return None if workload.api == "chat" else workload.api
+
+
+def _raw(workload: PromptsWorkload | ConcurrencyWorkload | ContextWorkload) -> str:
+    return f"-{workload.api}" if workload.api != "chat" else ""
+
+
+def _stem(path: str) -> str:
+    """A file's name without folders and ending, as it can stand in an id."""
+    return _UNNAMELY.sub("-", PurePosixPath(path).stem)
 
 
 def _only(prompts: Sequence[PromptKind]) -> str:

@@ -11,7 +11,7 @@ from draftmark.plan import shape
 from draftmark.plan.checks import CHECKS
 from draftmark.plan.document import SECRET, Document, Path, is_path, parse
 from draftmark.plan.methods import OWN_KEYS, baseline_of, check_method
-from draftmark.schema import Host, Plan
+from draftmark.schema import Host, Plan, TraceWorkload
 
 _SHAPE = msgspec.inspect.type_info(Plan)
 
@@ -51,8 +51,10 @@ def check_paths(text: str, source: str, exists: Callable[[str], bool]) -> None:
     for index, workload in enumerate(plan.workloads):
         for place, scenario in enumerate(getattr(workload, "scenarios", ())):
             named.append((("workloads", index, "scenarios", place), scenario))
+        if isinstance(workload, TraceWorkload):
+            named.append((("workloads", index, "file"), workload.file))
     for path, value in named:
-        if value and is_path(value) and not exists(value):
+        if value and (is_path(value) or path[-1] == "file") and not exists(value):
             raise document.error(path, f"no such file: {value}")
 
 

@@ -16,7 +16,7 @@ Facets = Mapping[str, Scalar]
 
 def facets(host: str, tp: int, method: str, cell: Cell) -> Facets:
     """A cell on a service, as rules see it."""
-    closed = cell.workload == "concurrency" and cell.rate is None
+    closed = cell.workload in ("concurrency", "trace") and not cell.open_loop
     known: dict[str, Scalar | None] = {
         "workload": cell.workload,
         "method": method,

@@ -23,6 +23,9 @@ EXAMPLES = {
     ("MethodSpec", "name"): "name: ar",
     ("MethodSpec", "kind"): "kind: none",
     ("ContextWorkload", "lengths"): "lengths: [3k, 30k]",
+    ("TraceWorkload", "file"): "file: ./conversations.json",
+    ("TraceWorkload", "format"): "format: sharegpt",
+    ("TraceWorkload", "requests"): "requests: 64",
 }
 INSTEAD = {
     "api_key": "a key never enters a plan: put it in an environment variable and name that in 'api_key_env'",

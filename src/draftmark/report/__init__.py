@@ -1,17 +1,28 @@
-"""Results in, text out: the same tables, charts and findings as Markdown and as one page.
+"""Results in, text out: the same tables, charts and findings as Markdown, page and article; and the data.
 
 Nothing here reads a result file or asks a clock.
 """
 
+from draftmark.report import latex as _latex
 from draftmark.report import markdown as _markdown
 from draftmark.report import page as _page
+from draftmark.report.data import cells_csv, cells_parquet, requests_parquet
 from draftmark.report.document import document
 from draftmark.report.evidence import evidence
 from draftmark.report.parts import Document
 from draftmark.report.view import View
 from draftmark.schema import CampaignResult, Comparison
 
-__all__ = ["Document", "document", "markdown", "page"]
+__all__ = [
+    "Document",
+    "cells_csv",
+    "cells_parquet",
+    "document",
+    "latex",
+    "markdown",
+    "page",
+    "requests_parquet",
+]
 
 
 def markdown(result: CampaignResult, comparison: Comparison) -> str:
@@ -22,3 +33,8 @@ def markdown(result: CampaignResult, comparison: Comparison) -> str:
 def page(result: CampaignResult, comparison: Comparison) -> str:
     """One self-contained HTML page that needs no network; single requests are in it where ``records`` are."""
     return _page.write(document(result, comparison), evidence(View(result, comparison)))
+
+
+def latex(result: CampaignResult, comparison: Comparison) -> str:
+    """A standalone LaTeX article with every chart as pgfplots source and every cell in its appendix."""
+    return _latex.write(document(result, comparison))

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from draftmark.metrics import METRICS
+from draftmark.report.acceptance import by_position, by_turn
 from draftmark.report.parts import Axis, Chart, ChartKind, Figure, Point
-from draftmark.report.view import WORKLOADS, Spot, View, measured, spot
+from draftmark.report.view import WORKLOADS, Panels, View, measured, spot
 from draftmark.schema import Cell, CellResult, Service, WorkloadKind
 
 AXES: dict[WorkloadKind, Axis] = {
@@ -14,9 +15,11 @@ AXES: dict[WorkloadKind, Axis] = {
     "concurrency": Axis("Requests at once"),
     "context": Axis("Prompt length", "tokens"),
     "agentic": Axis("Scenario"),
+    "trace": Axis("Requests at once"),
 }
 OPEN_LOOP = Axis("Arrival rate", "requests/s")
-ORDERED: frozenset[WorkloadKind] = frozenset({"concurrency", "context"})
+RECORDED = Axis("Speed of the recording")
+ORDERED: frozenset[WorkloadKind] = frozenset({"concurrency", "context", "trace"})
 
 Spread = Literal["time per token", "p90", "none"]
 SPREADS: dict[Spread, str] = {
@@ -48,9 +51,15 @@ QUANTITIES: dict[WorkloadKind, tuple[Quantity, ...]] = {
     "concurrency": (STEADY, DECODE, TTFT, TAU),
     "context": (DECODE, TTFT, TAU),
     "agentic": (DECODE, TAU),
+    "trace": (DECODE, TTFT, TAU),
 }
 
-Panels = dict[str, list[tuple[Service, Cell, Spot]]]
+
+def axis_of(workload: WorkloadKind, cell: Cell) -> Axis:
+    """What varies along the x axis of a cell's panel."""
+    if cell.speedup is not None:
+        return RECORDED
+    return AXES[workload] if cell.rate is None else OPEN_LOOP
 
 
 def figures(view: View, workload: WorkloadKind) -> tuple[Figure, ...]:
@@ -59,6 +68,8 @@ def figures(view: View, workload: WorkloadKind) -> tuple[Figure, ...]:
     made = (
         speedup_figure(view, workload, panels),
         *(quantity_figure(view, workload, panels, quantity) for quantity in QUANTITIES[workload]),
+        by_turn(view, workload, panels),
+        by_position(view, workload),
     )
     return tuple(figure for figure in made if figure.charts)
 
@@ -77,11 +88,11 @@ def speedup_figure(view: View, workload: WorkloadKind, panels: Panels) -> Figure
     """Speedups over the baseline with a line at 1."""
     id_ = f"fig-speedup-{workload}"
     axis = Axis("Speedup", "×")
-    charts = assemble(view, workload, panels, id_, axis, speedup_point, "ratios", SPEEDUP_INTERVAL)
+    kind: ChartKind = "crossings" if workload in ORDERED else "ratios"
+    charts = assemble(view, workload, panels, id_, axis, speedup_point, kind, SPEEDUP_INTERVAL)
     charts = share_span(charts, 1.0)
-    return Figure(
-        id_, f"{WORKLOADS[workload]}: speedup over {view.baseline or 'the baseline'}", tuple(charts)
-    )
+    caption = f"{WORKLOADS[workload]}: speedup over {view.baseline or 'the baseline'}"
+    return Figure(id_, caption, tuple(charts), f"numbers-{workload}")
 
 
 def quantity_figure(view: View, workload: WorkloadKind, panels: Panels, quantity: Quantity) -> Figure:
@@ -97,9 +108,8 @@ def quantity_figure(view: View, workload: WorkloadKind, panels: Panels, quantity
     charts = assemble(view, workload, panels, id_, title, point, kind, SPREADS[quantity.spread])
     if quantity is TAU:
         charts = share_span(charts, 0.0)
-    return Figure(
-        id_, f"{WORKLOADS[workload]}: {quantity.caption[0].lower()}{quantity.caption[1:]}", tuple(charts)
-    )
+    caption = f"{WORKLOADS[workload]}: {quantity.caption[0].lower()}{quantity.caption[1:]}"
+    return Figure(id_, caption, tuple(charts), f"numbers-{workload}")
 
 
 def assemble(
@@ -125,12 +135,13 @@ def assemble(
             kind=kind,
             title=y.title,
             panel=panel,
-            x=OPEN_LOOP if members[0][1].rate is not None else AXES[workload],
+            x=axis_of(workload, members[0][1]),
             y=y,
             groups=tuple(sorted(placed, key=lambda x: placed[x])),
             points=points,
             interval=whiskers,
-            reference=1.0 if kind == "ratios" else None,
+            reference=1.0 if (ratio := kind in ("ratios", "crossings")) else None,
+            counted="prompts" if ratio else "requests",
         )
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 from draftmark.metrics import METRICS
 from draftmark.report.charts import figures
-from draftmark.report.doubts import FLAG_MEANING, flags, losslessness
+from draftmark.report.doubts import FLAG_MEANING, differences, flags, losslessness
 from draftmark.report.findings import findings
+from draftmark.report.memory import memory
+from draftmark.report.overview import overview
 from draftmark.report.parts import Block, Column, Document, Entry, Listing, Problem, Row, Section, Table
 from draftmark.report.tables import browser, glance, numbers, speedup_matrix
 from draftmark.report.view import WORKLOADS, View
@@ -23,13 +25,19 @@ def document(result: CampaignResult, comparison: Comparison) -> Document:
         facts=tuple(facts(view)),
         findings=findings(view),
         sections=(
-            Section("glance", "At a glance", blocks=(glance(view),) if comparison.speedups else ()),
+            Section(
+                "glance",
+                "At a glance",
+                blocks=(glance(view), *overview(view)) if comparison.speedups else (),
+            ),
             *(workload(view, kind) for kind in view.workloads),
             lossless(view),
             doubts(view),
+            memory_plan(view),
             failures(view),
             Section("browse", "All cells", "Open a cell to see what it is made of.", (browser(view),)),
             setup(view),
+            method(view),
             definitions(view),
             reproduction(view),
         ),
@@ -61,7 +69,13 @@ def lossless(view: View) -> Section:
     """Whether the methods changed the output."""
     if not view.comparison.lossless:
         return Section("lossless", "Losslessness", "No output was compared.")
-    return Section("lossless", "Losslessness", blocks=(losslessness(view),))
+    return Section("lossless", "Losslessness", blocks=(losslessness(view), *differences(view)))
+
+
+def memory_plan(view: View) -> Section:
+    """What memory was predicted to be, where a prediction was made."""
+    table = memory(view)
+    return Section("memory", "Memory", blocks=(table,) if table.rows else ())
 
 
 def doubts(view: View) -> Section:
@@ -155,6 +169,26 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         else:
             found[name] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     return found
+
+
+def method(view: View) -> Section:
+    """How the numbers came about, in a paragraph."""
+    cells = [cell for service in view.services.values() for cell in service.cells]
+    greedy = all(cell.temperature == 0 for cell in cells)
+    parts = [
+        f"Each of the {len(view.services)} services was started once for all of its cells. Every request was "
+        "streamed; its times are those at which the load client read the bytes. Warm-up and failed requests "
+        "count for nothing. Tokens are counted by the server, never by chunks.",
+        "All outputs are greedy (temperature 0)." if greedy else "Not all outputs are greedy.",
+        f"A method is compared with {view.baseline} on the same prompts of the same cell: the speedup is the "
+        "geometric mean of the ratios of the pairs, its 95 % interval a bootstrap over prompts. A verdict is "
+        "given where the interval leaves out 1 and the effect exceeds the baseline's measured noise."
+        if view.comparison.speedups
+        else "",
+        "Speedup is acceptance length over step cost, both of which are given where the engine reports "
+        "acceptance. A cell whose numbers are doubted is flagged, shown, and left out of every ranking.",
+    ]
+    return Section("method", "Method", " ".join(part for part in parts if part))
 
 
 def definitions(view: View) -> Section:

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from draftmark.report.parts import Column, Entry, Row, Table, Tone
+from draftmark.report.parts import Column, Entry, Row, Sides, Table, Tone
 from draftmark.report.tables import FLAGGED, notes
 from draftmark.report.view import View
 from draftmark.schema import Lossless
 
+MOST_SIDES = 12
+"""Services whose first difference is shown."""
 LOSSLESS: dict[str, tuple[str, Tone]] = {
     "identical": ("identical", "faster"),
     "near-ties only": ("near-ties only", ""),
@@ -30,15 +32,17 @@ def losslessness(view: View) -> Table:
         columns=(
             Column("Method"),
             Column("Verdict"),
-            Column("Cells", numeric=True),
+            Column("Cells"),
             Column("Outputs that differ", numeric=True),
+            Column("Of these near-ties", numeric=True),
             Column("Baseline against itself", numeric=True),
             Column("First difference"),
         ),
         rows=tuple(lossless_row(view, tuple(found)) for _, found in groups),
         notes=(
             "The control is the baseline against its own repetition under the same load: what differs there "
-            "is not the method's doing. Each figure is differing outputs of compared ones.",
+            "is not the method's doing. Each figure is differing outputs of compared ones. A near-tie is a "
+            "difference where the baseline's first choice led the second by less than 0.1 nats.",
             *notes(view, view.services.values()),
         ),
     )
@@ -59,6 +63,7 @@ def lossless_row(view: View, found: Sequence[Lossless]) -> Row:
                 str(len(found)), ", ".join(one.cell for one in found[:3]) + (" …" if len(found) > 3 else "")
             ),
             Entry(f"{sum(one.differing for one in found)} of {compared}" if compared else "–"),
+            near_ties(found),
             Entry(
                 f"{sum(one.control_differing for one in found)} of {control}" if control else "not repeated"
             ),
@@ -68,21 +73,40 @@ def lossless_row(view: View, found: Sequence[Lossless]) -> Row:
     )
 
 
+def near_ties(found: Sequence[Lossless]) -> Entry:
+    """How many differences are near-ties; unknown where one cell's margins are."""
+    if not any(one.differing for one in found):
+        return Entry("–", tone="muted")
+    known = [one.near_ties for one in found if one.differing]
+    if None in known:
+        return Entry("not known", tone="muted")
+    return Entry(str(sum(count or 0 for count in known)))
+
+
+def differences(view: View) -> tuple[Sides, ...]:
+    """The first differing texts side by side, one for each service; what diverges goes before near-ties."""
+    seen: set[str] = set()
+    made: list[Sides] = []
+    ordered = sorted(view.comparison.lossless, key=lambda found: found.verdict != "diverges")
+    for found in ordered:
+        if found.first is None or found.service in seen or len(made) == MOST_SIDES:
+            continue
+        seen.add(found.service)
+        prompt, position, theirs, ours = found.first
+        service = view.services.get(found.service)
+        name = view.name(service) if service else found.method
+        title = f"{name}, {found.cell}: {found.verdict}; {prompt} from {found.unit} {position} on"
+        made.append(Sides(title, (view.baseline or "baseline", theirs), (found.method, ours)))
+    return tuple(made)
+
+
 def first_difference(found: Sequence[Lossless]) -> Entry:
-    """Where the first differing output parts from the baseline's, with a little of both texts."""
+    """Where the first differing output parts from the baseline's."""
     for one in found:
         if one.first is not None:
-            prompt, position, theirs, ours = one.first
-            return Entry(
-                f"{prompt}, {one.unit} {position}", f"baseline “{excerpt(theirs)}”, method “{excerpt(ours)}”"
-            )
+            prompt, position, _, _ = one.first
+            return Entry(f"{prompt}, {one.unit} {position}")
     return Entry("–", tone="muted")
-
-
-def excerpt(text: str, limit: int = 40) -> str:
-    """The beginning of a text on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else f"{line[:limit]}…"
 
 
 FLAG_MEANING: dict[str, str] = {

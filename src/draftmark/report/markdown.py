@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from draftmark.report.parts import Document, Entry, Figure, Finding, Listing, Problem, Section, Table
+from draftmark.report.parts import Document, Entry, Figure, Finding, Listing, Problem, Section, Sides, Table
 
 TEXT_LIMIT = 300
 """Characters of one entry."""
@@ -13,6 +13,8 @@ COMMENT_LIMIT = 60_000
 MOST = (200, 60, 20, 5)
 """Rows of a table and failures of a section: the first of these with which the whole is short enough."""
 EVIDENCE_LINES = 8
+SIDES_LIMIT = 1_000
+REPLACEMENT = "\ufffd"
 FOLDED = ("numbers-", "machine", "metrics", "dropped")
 """Tables that only some readers want."""
 PAGE_ONLY = ("browse",)
@@ -64,7 +66,7 @@ def section_parts(section: Section, most: int) -> Iterator[str]:
         if isinstance(block, Table):
             yield from table_parts(block, most)
         else:
-            yield listing(block) if isinstance(block, Listing) else problem(block)
+            yield text_block(block)
     if len(blocks) > most:
         yield f"{len(blocks) - most} more are in the page and the result files."
 
@@ -99,9 +101,29 @@ def entry(found: Entry) -> str:
     return f"{toned} ({escaped(found.detail)})" if found.detail else toned
 
 
+def text_block(block: Listing | Sides | Problem) -> str:
+    """A block that is not a table."""
+    match block:
+        case Listing():
+            return listing(block)
+        case Sides():
+            return sides(block)
+        case Problem():
+            return problem(block)
+
+
+def sides(found: Sides) -> str:
+    """Two texts below each other, folded."""
+    texts = "\n\n".join(
+        f"{escaped(whose)}:\n\n{fenced(_CONTROLS.sub(REPLACEMENT, text[:SIDES_LIMIT]))}"
+        for whose, text in (found.left, found.right)
+    )
+    return f"<details><summary>{escaped(found.title)}</summary>\n\n{texts}\n\n</details>"
+
+
 def listing(block: Listing) -> str:
     """Preformatted text, folded."""
-    text = _CONTROLS.sub("\ufffd", block.text)
+    text = _CONTROLS.sub(REPLACEMENT, block.text)
     if len(text) > LISTING_LIMIT:
         text = f"{text[:LISTING_LIMIT]}\n[… {len(text) - LISTING_LIMIT:,} more characters]"
     return f"<details><summary>{escaped(block.title)}</summary>\n\n{fenced(text)}\n\n</details>"
@@ -121,7 +143,7 @@ def problem(found: Problem) -> str:
     if found.evidence:
         lines.append(
             fenced(
-                _CONTROLS.sub("\ufffd", "\n".join(line[:500] for line in found.evidence[-EVIDENCE_LINES:]))
+                _CONTROLS.sub(REPLACEMENT, "\n".join(line[:500] for line in found.evidence[-EVIDENCE_LINES:]))
             )
         )
     return "\n\n".join(lines)
@@ -133,7 +155,7 @@ def escaped(text: str, limit: int = TEXT_LIMIT) -> str:
     Character references show as the characters themselves and are never markup; a word joiner after ``@``
     keeps a name from being notified.
     """
-    line = " ".join(_CONTROLS.sub("\ufffd", text.replace("\n", " ").replace("\t", " ")).split())
+    line = " ".join(_CONTROLS.sub(REPLACEMENT, text.replace("\n", " ").replace("\t", " ")).split())
     if len(line) > limit:
         line = f"{line[:limit]} … ({len(line):,} characters)"
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", line).replace("@", "@\u2060")

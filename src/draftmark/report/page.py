@@ -12,6 +12,8 @@ from string import Template
 from typing import Any
 
 from draftmark.report.parts import (
+    Block,
+    Chart,
     Column,
     Document,
     Entry,
@@ -22,6 +24,7 @@ from draftmark.report.parts import (
     Problem,
     Row,
     Section,
+    Sides,
     Table,
 )
 from draftmark.report.vega import spec
@@ -32,6 +35,8 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 TEXT_LIMIT = 2_000
 """Characters of one entry."""
 LISTING_LIMIT = 200_000
+BROAD = 10
+"""Columns of a heat map that a telephone has room for."""
 FOLDED = ("numbers-", "dropped", "metrics")
 """Tables that open on demand."""
 HEADED = {"faster": "faster: ", "slower": "slower: ", "unsure": "cannot tell: ", "flagged": "flagged: "}
@@ -120,7 +125,7 @@ def section_html(section: Section, numbers: "count[int]") -> str:
     blocks = "".join(
         f"<div class='figures'>{html}</div>" if together else html
         for together, html in (
-            (together, "".join(block_html(block, section, numbers) for block in group))
+            (together, "".join(block_html(block, numbers) for block in group))
             for together, group in groupby(section.blocks, lambda block: isinstance(block, Figure))
         )
     )
@@ -128,36 +133,56 @@ def section_html(section: Section, numbers: "count[int]") -> str:
     return f"<section id='{section.id}'><h2>{escape(section.title)}</h2>{text}{blocks}</section>"
 
 
-def block_html(block: Table | Figure | Listing | Problem, section: Section, numbers: "count[int]") -> str:
+def block_html(block: Block, numbers: "count[int]") -> str:
     """One block."""
     match block:
         case Table():
             return table_html(block)
         case Figure():
-            return figure_html(block, section, next(numbers))
+            return figure_html(block, next(numbers))
         case Listing():
             text = f"<pre dir='auto' tabindex='0'>{trimmed(block.text, LISTING_LIMIT)}</pre>"
             return f"<details><summary>{escape(block.title)}</summary>{text}</details>"
+        case Sides():
+            return sides_html(block)
         case Problem():
             return problem_html(block)
 
 
-def figure_html(figure: Figure, section: Section, number: int) -> str:
+def figure_html(figure: Figure, number: int) -> str:
     """Chart panels under one caption; the table of the same numbers is their alternative."""
     panels = "".join(
         f"<div class='panel'><h3>{escape(chart.panel)} <span class='n'>{escape(chart.counts)}</span></h3>"
-        f"<div class='chart' id='{chart.id}' role='img' aria-describedby='numbers-{section.id}-title' "
+        f"<div class='chart {breadth(chart)}' id='{chart.id}' role='img' "
+        f"aria-describedby='{figure.table}-title' "
         f"aria-label='{escape(f'{figure.caption}, {chart.panel}')}'></div></div>"
         for chart in figure.charts
     )
-    several = len(figure.charts)
+    broad = any(chart.kind in ("heat", "scatter") for chart in figure.charts)
+    several = 1 if any(map(breadth, figure.charts)) else len(figure.charts)
     return (
-        f"<figure id='{figure.id}' class='figure figure-{min(several, 2)}'>"
+        f"<figure id='{figure.id}' class='figure figure-{2 if broad else min(several, 2)}'>"
         f"<figcaption><b>Figure {number}.</b> {escape(figure.caption)}. "
         f"<span class='how'>{escape(sentence(figure.charts[0].interval))}. "
-        f"<a href='#numbers-{section.id}'>The numbers</a></span></figcaption>"
+        f"<a href='#{figure.table}'>The numbers</a></span></figcaption>"
         f"<div class='panels panels-{min(several, 3)}'>{panels}</div></figure>"
     )
+
+
+def breadth(chart: Chart) -> str:
+    """Class of a chart that wants the page's whole width, and to scroll where there is less."""
+    if chart.kind != "heat":
+        return ""
+    return "broad" if len(chart.groups) <= BROAD else "broader"
+
+
+def sides_html(sides: Sides) -> str:
+    """Two texts beside each other."""
+    texts = "".join(
+        f"<div><h4 dir='auto'>{escape(whose)}</h4><pre dir='auto' tabindex='0'>{trimmed(text)}</pre></div>"
+        for whose, text in (sides.left, sides.right)
+    )
+    return f"<article class='sides'><h3>{escape(sides.title)}</h3><div>{texts}</div></article>"
 
 
 def sentence(text: str) -> str:

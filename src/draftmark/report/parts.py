@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Tone = Literal["", "faster", "slower", "unsure", "flagged", "failed", "muted"]
-ChartKind = Literal["bars", "lines", "ratios"]
+State = Literal["sure", "unsure", "flagged"]
+ChartKind = Literal["bars", "lines", "ratios", "crossings", "scatter", "heat"]
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,32 @@ class Point:
     """The verdict is faster or slower, or the chart has no verdicts."""
     flags: tuple[str, ...] = ()
     cell: str = ""
+    at: float | None = None
+    """Where it stands on a numeric x axis (scatter)."""
+
+    @property
+    def state(self) -> State:
+        """How it is drawn: solid, hollow, or hollow and pale."""
+        return "flagged" if self.flags else "sure" if self.sure else "unsure"
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A straight line that helps to read a scatter: what it stands for, and its ends."""
+
+    label: str
+    start: tuple[float, float]
+    end: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One panel: a value of each method over named groups (bars, ratios) or ordered steps (lines)."""
+    """One panel of values by method.
+
+    Over named groups: ``bars``, and ``ratios`` as points on a logarithmic axis. Over ordered steps:
+    ``lines``, and ``crossings`` for ratios. Methods down and groups across: ``heat``. Numeric on both
+    axes: ``scatter``.
+    """
 
     id: str
     kind: ChartKind
@@ -96,6 +118,21 @@ class Chart:
     """Where to draw a line."""
     span: tuple[float, float] | None = None
     """Ends of the y axis where the panels of a figure share it."""
+    across: tuple[float, float] | None = None
+    """Ends of a numeric x axis."""
+    guides: tuple[Guide, ...] = ()
+    counted: str = "requests"
+    """What n counts."""
+
+    @property
+    def is_ratio(self) -> bool:
+        """Its values are speedups."""
+        return self.kind in ("ratios", "crossings", "scatter", "heat")
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Methods that have a point, in order of appearance."""
+        return tuple(dict.fromkeys(point.method for point in self.points))
 
     @property
     def counts(self) -> str:
@@ -113,6 +150,8 @@ class Figure:
     id: str
     caption: str
     charts: tuple[Chart, ...]
+    table: str
+    """Id of the table that has its numbers."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +160,15 @@ class Listing:
 
     title: str
     text: str
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Two texts that should have been the same, from where they part; each with whose it is."""
+
+    title: str
+    left: tuple[str, str]
+    right: tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -143,7 +191,7 @@ class Finding:
     method: str = ""
 
 
-Block = Table | Figure | Listing | Problem
+Block = Table | Figure | Listing | Sides | Problem
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ SHOWN: dict[WorkloadKind, tuple[str, ...]] = {
     ),
     "context": ("decode_tok_s", "median_ttft_ms", "median_tpot_ms", "tau", "step_ms"),
     "agentic": ("decode_tok_s", "median_ttft_ms", "median_e2el_ms", "median_tpot_ms", "tau", "step_ms"),
+    "trace": ("decode_tok_s", "output_throughput", "median_ttft_ms", "p99_ttft_ms", "median_tpot_ms", "tau"),
 }  # fmt: skip
 
 

@@ -1,14 +1,17 @@
 """Chart specifications in the grammar of Vega-Lite, as plain JSON values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from draftmark.report.parts import Chart, Look, Point
-from draftmark.report.tables import times
+from draftmark.report.parts import Chart, Guide, Look, Point
+from draftmark.report.scales import length_ticks, ratio_ticks, shade
+from draftmark.report.tables import FLAGGED, times
 
 Spec = dict[str, Any]
 
 HEIGHT = 230
+STEP = 24
+"""Height of one row of a heat map."""
 CONFIG: Spec = {
     "background": None,
     "font": "system-ui, sans-serif",
@@ -35,13 +38,13 @@ CONFIG: Spec = {
 
 def spec(chart: Chart, looks: Mapping[str, Look]) -> Spec:
     """The Vega-Lite specification of a chart; its points are the data set ``points``."""
-    layers = {"bars": bar_layers, "lines": line_layers, "ratios": ratio_layers}[chart.kind](chart, looks)
+    layers = LAYERS[chart.kind](chart, looks)
     reference = [] if chart.reference is None else [reference_layer(chart.reference)]
     return {
         "description": f"{chart.title}, {chart.panel}. {chart.counts}; {chart.interval}.",
         "width": "container",
-        "height": HEIGHT,
-        "autosize": {"type": "fit", "contains": "padding"},
+        "height": STEP * len(chart.methods) if chart.kind == "heat" else HEIGHT,
+        "autosize": {"type": "fit-x" if chart.kind == "heat" else "fit", "contains": "padding"},
         "config": CONFIG,
         "data": {"name": "points", "values": [datum(chart, point) for point in chart.points]},
         "layer": [*reference, *layers],
@@ -56,21 +59,36 @@ def datum(chart: Chart, point: Point) -> Spec:
         "value": point.value,
         "low": point.low,
         "high": point.high,
-        "mark": "flagged" if point.flags else "sure" if point.sure else "unsure",
+        "mark": point.state,
         "tip": tip(chart, point),
+        **({"at": point.at} if chart.kind == "scatter" else {}),
+        **(heat_datum(point) if chart.kind == "heat" else {}),
     }
+
+
+def heat_datum(point: Point) -> Spec:
+    """How a heat map shows a speedup: colour, strength, and the number with its doubts."""
+    hue, strength = shade(point.value)
+    return {"hue": hue, "strength": 0 if point.flags else strength, "label": heat_label(point)}
+
+
+def heat_label(point: Point) -> str:
+    """The ratio, in brackets where it cannot tell, marked where flagged."""
+    text = f"{point.value:.2f}"
+    return f"{text}{FLAGGED}" if point.flags else text if point.sure else f"({text})"
 
 
 def tip(chart: Chart, point: Point) -> str:
     """The point in words, one fact a line."""
-    ratio = chart.kind == "ratios"
+    ratio = chart.is_ratio
     show = times if ratio else quantity
-    lines = [f"{point.method}, {point.cell}", f"{show(point.value)}{'' if ratio else f' {chart.y.unit}'}"]
+    place = point.cell or f"{chart.x.title.lower()} {point.x}"
+    lines = [f"{point.method}, {place}", f"{show(point.value)}{'' if ratio else f' {chart.y.unit}'}"]
+    if point.at is not None:
+        lines.append(f"{chart.x.title.lower()} {point.at:.2f}")
     if point.low is not None and point.high is not None:
         lines.append(f"{'95 % ' if ratio else 'whiskers '}{show(point.low)} to {show(point.high)}")
-    lines.append(
-        "n not recorded" if point.n is None else f"n = {point.n} {'prompts' if ratio else 'requests'}"
-    )
+    lines.append("n not recorded" if point.n is None else f"n = {point.n} {chart.counted}")
     if ratio and not point.sure:
         lines.append("cannot tell")
     if point.flags:
@@ -144,22 +162,85 @@ def bar_layers(chart: Chart, looks: Mapping[str, Look]) -> Sequence[Spec]:
     return [bars, *whiskers(chart, {**encoding, "color": {"value": "currentColor"}})]
 
 
+def ratio_axis(chart: Chart, encoding: Spec) -> Spec:
+    """A logarithmic axis: twice as fast and half as fast are as far from 1."""
+    scale = {**encoding["scale"], "type": "log", "base": 2, "nice": False, "padding": 12}
+    return {
+        **encoding,
+        "scale": scale,
+        "axis": {**encoding["axis"], "values": ratio_ticks(chart), "format": "~g"},
+    }
+
+
 def ratio_layers(chart: Chart, looks: Mapping[str, Look]) -> Sequence[Spec]:
-    """Points with intervals on a logarithmic axis: twice as fast and half as fast are as far from 1."""
+    """Points with intervals, side by side within each group."""
     encoding = grouped(chart, looks)
-    scale = {**encoding["y"]["scale"], "type": "log", "base": 2, "nice": False, "padding": 12}
-    encoding["y"] = {**encoding["y"], "scale": scale}
-    encoding["y"]["axis"] = {**encoding["y"]["axis"], "values": ratio_ticks(chart), "format": "~g"}
+    encoding["y"] = ratio_axis(chart, encoding["y"])
     return [*whiskers(chart, encoding), points(encoding, looks)]
 
 
-def ratio_ticks(chart: Chart) -> list[float]:
-    """Round ratios within what is drawn, few enough to read, 1 among them."""
-    low, high = chart.span or (0.5, 2.0)
-    near = (0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5)
-    wide = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
-    choice = near if high / low < 1.9 else wide
-    return [tick for tick in choice if low * 0.97 <= tick <= high * 1.03]
+def crossing_layers(chart: Chart, looks: Mapping[str, Look]) -> Sequence[Spec]:
+    """The same, joined by a line for each method: where it meets 1 the method stops paying."""
+    layers = ratio_layers(chart, looks)
+    return [line_layer(layers[-1]["encoding"], looks), *layers]
+
+
+def scatter_layers(chart: Chart, looks: Mapping[str, Look]) -> Sequence[Spec]:
+    """Both axes logarithmic, so that equal step costs lie on parallel lines."""
+    x = {
+        "field": "at",
+        "type": "quantitative",
+        "title": chart.x.label,
+        "scale": {"type": "log", "base": 2, "nice": False, "domain": list(chart.across or (1, 2))},
+        "axis": {"values": length_ticks(chart), "format": "~g", "grid": False},
+    }
+    encoding: Spec = {
+        "x": x,
+        "y": ratio_axis(chart, y_axis(chart)),
+        "color": color(looks),
+        "tooltip": {"field": "tip", "type": "nominal"},
+    }
+    pale = [{**rule, "mark": {**rule["mark"], "opacity": 0.35}} for rule in whiskers(chart, encoding)]
+    return [*(layer for guide in chart.guides for layer in guide_layers(guide, encoding)), *pale,
+            points(encoding, looks)]  # fmt: skip
+
+
+def guide_layers(guide: Guide, encoding: Spec) -> Sequence[Spec]:
+    """A thin line with its name at the far end."""
+    ends = [{"at": x, "value": y} for x, y in (guide.start, guide.end)]
+    place = {"x": encoding["x"], "y": encoding["y"]}
+    ink: Spec = {"color": "currentColor", "opacity": 0.5}
+    text = {"type": "text", "text": guide.label, "align": "right", "dx": -2, "dy": -6, "fontSize": 10, **ink}
+    return [
+        {
+            "data": {"values": ends},
+            "mark": {"type": "line", "strokeWidth": 0.8, **ink, "opacity": 0.35},
+            "encoding": place,
+        },
+        {"data": {"values": ends[1:]}, "mark": text, "encoding": place},
+    ]
+
+
+def heat_layers(chart: Chart, looks: Mapping[str, Look]) -> Sequence[Spec]:
+    """A shaded box with its number for each method and cell."""
+    order = [name for name in looks if name in chart.methods]
+    bare = {"domain": False, "ticks": False, "grid": False, "title": None}
+    place: Spec = {
+        "x": {**x_axis(chart), "axis": {**bare, "labelAngle": -50, "labelLimit": 140}},
+        "y": {"field": "method", "type": "nominal", "sort": order, "axis": {**bare, "labelLimit": 150}},
+        "tooltip": {"field": "tip", "type": "nominal"},
+    }
+    box = {
+        **place,
+        "fill": {"field": "hue", "type": "nominal", "scale": None},
+        "fillOpacity": {"field": "strength", "type": "quantitative", "scale": None, "legend": None},
+    }
+    faint = {"condition": {"test": "datum.mark == 'sure'", "value": 1}, "value": 0.65}
+    text = {**place, "text": {"field": "label", "type": "nominal"}, "opacity": faint}
+    return [
+        {"mark": {"type": "rect", "stroke": "currentColor", "strokeOpacity": 0.12}, "encoding": box},
+        {"mark": {"type": "text", "color": "currentColor", "fontSize": 11}, "encoding": text},
+    ]
 
 
 def points(encoding: Spec, looks: Mapping[str, Look]) -> Spec:
@@ -181,21 +262,26 @@ def points(encoding: Spec, looks: Mapping[str, Look]) -> Spec:
 
 def line_layers(chart: Chart, looks: Mapping[str, Look]) -> Sequence[Spec]:
     """One line for each method from zero, with points and whiskers; dashes where colours repeat."""
-    dash = {"domain": list(looks), "range": [list(look.dash) or [1, 0] for look in looks.values()]}
     encoding: Spec = {
         "x": {**x_axis(chart), "scale": {"type": "point", "padding": 0.3}},
         "y": y_axis(chart),
         "color": color(looks),
         "tooltip": {"field": "tip", "type": "nominal"},
     }
-    line = {
+    return [line_layer(encoding, looks), *whiskers(chart, encoding), points(encoding, looks)]
+
+
+def line_layer(encoding: Spec, looks: Mapping[str, Look]) -> Spec:
+    """A line for each method, with dashes where colours repeat."""
+    dash = {"domain": list(looks), "range": [list(look.dash) or [1, 0] for look in looks.values()]}
+    kept = {key: encoding[key] for key in ("x", "xOffset", "y", "color") if key in encoding}
+    return {
         "mark": {"type": "line", "strokeWidth": 2},
         "encoding": {
-            **{key: encoding[key] for key in ("x", "y", "color")},
+            **kept,
             "strokeDash": {"field": "method", "type": "nominal", "scale": dash, "legend": None},
         },
     }
-    return [line, *whiskers(chart, encoding), points(encoding, looks)]
 
 
 def reference_layer(value: float) -> Spec:
@@ -205,3 +291,13 @@ def reference_layer(value: float) -> Spec:
         "mark": {"type": "rule", "color": "currentColor", "opacity": 0.55, "strokeDash": [5, 4]},
         "encoding": {"y": {"datum": value}},
     }
+
+
+LAYERS: dict[str, Callable[[Chart, Mapping[str, Look]], Sequence[Spec]]] = {
+    "bars": bar_layers,
+    "lines": line_layers,
+    "ratios": ratio_layers,
+    "crossings": crossing_layers,
+    "scatter": scatter_layers,
+    "heat": heat_layers,
+}

@@ -21,6 +21,7 @@ WORKLOADS: dict[WorkloadKind, str] = {
     "concurrency": "Concurrent requests",
     "context": "Long contexts",
     "agentic": "Agentic sessions",
+    "trace": "Recorded traffic",
 }
 
 BASELINE_COLOR = "#8C8C8C"
@@ -50,9 +51,16 @@ def spot(cell: Cell) -> Spot:
     if cell.workload == "context":
         streams = f", {cell.concurrency} at once" if cell.concurrency > 1 else ""
         return Spot(tokens + streams, short_count(cell.length or 0), cell.length or 0)
+    name = f"{cell.trace}, " if cell.trace else ""
+    if cell.speedup is not None:
+        return Spot(f"{name}as recorded, {tokens}", f"{cell.speedup:g}×", cell.speedup)
     if cell.rate is not None:
-        return Spot(f"open loop, {tokens}", f"{cell.rate:g}", cell.rate)
-    return Spot(f"closed loop, {tokens}", str(cell.concurrency), cell.concurrency)
+        return Spot(f"{name}open loop, {tokens}", f"{cell.rate:g}", cell.rate)
+    return Spot(f"{name}closed loop, {tokens}", str(cell.concurrency), cell.concurrency)
+
+
+Panels = dict[str, list[tuple[Service, Cell, Spot]]]
+"""Cells that are drawn together, by the panel's name."""
 
 
 def short_count(count: int) -> str:
@@ -139,6 +147,15 @@ class View:
         order = {cell.id: index for index, cell in reversed(list(enumerate(cell for _, cell in pairs)))}
         methods = {name: index for index, name in enumerate(self.methods)}
         yield from sorted(pairs, key=lambda pair: (order[pair[1].id], methods[pair[0].method.name]))
+
+    @cached_property
+    def located(self) -> dict[str, list[tuple[Service, Cell]]]:
+        """Every planned cell by the place of its service, workload by workload."""
+        found: dict[str, list[tuple[Service, Cell]]] = {}
+        for workload in self.workloads:
+            for service, cell in self.planned(workload):
+                found.setdefault(self.places[service.id], []).append((service, cell))
+        return found
 
     def flags(self, service: str, cell: str) -> tuple[str, ...]:
         """Kinds of the flags of a cell and of its comparison, each once."""

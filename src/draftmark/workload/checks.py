@@ -3,10 +3,11 @@
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from draftmark.schema import RequestRecord
 from draftmark.workload.contexts import hidden_number
 from draftmark.workload.prompts import Prompt, recall
 
@@ -71,6 +72,17 @@ def check(prompt_id: str, text: str, *, cut: bool = False) -> bool | None:
     """
     verdict = _verdict(prompt_id, text)
     return None if cut and verdict is False else verdict
+
+
+def sane_share(records: Sequence[RequestRecord]) -> float | None:
+    """Share of right answers among those that can be checked; None where there are none.
+
+    Only answers that the model ended itself count: of the others none can be wrong, so their share would
+    be 1 whatever they say.
+    """
+    checks = [check(record.prompt_id, record.text) for record in records if record.finish_reason == "stop"]
+    told = [right for right in checks if right is not None]
+    return sum(told) / len(told) if told else None
 
 
 def _verdict(prompt_id: str, text: str) -> bool | None:

@@ -1,5 +1,4 @@
-"""Long prompts of an exact number of tokens, import lzma
-from passages of real documentation and code.
+"""Long prompts of an exact number of tokens, from passages of real documentation and code.
 
 Each holds another choice of passages, one note that stands nowhere else, and a question on both.
 """
@@ -23,7 +22,7 @@ from draftmark.workload.words import fill_all
 CountTokens = Callable[[Sequence[Message]], int]
 """Prompt tokens of a chat in the target's own tokenizer, its template included."""
 
-SHORTEST, LONGEST = 1_000, 16_000
+SHORTEST, LONGEST = 400, 16_000
 """Characters of a passage; at least some lines, and in a long context enough to be about something."""
 FEWEST = 4
 """Passages of a short context, as far as they do not become too short."""
@@ -69,7 +68,8 @@ def context(length: int, index: int, seed: int, count: CountTokens, *, warmup: b
     size = int(length * characters_per_token(shelf, count))
     longest = min(LONGEST, max(SHORTEST, size // FEWEST))
     passages = list(choose(shelf, longest, int(size * SURPLUS), draw))
-    early = [at for at, end in enumerate(ends(passages)) if end < size * EARLY] or [0]
+    latest = size * EARLY - len(head) - len(note) - len(question)
+    early = [at for at, end in enumerate(ends(passages)) if end < latest] or [0]
     spot, asked = draw.pick(early), draw.pick(early)
     shown = [one.shown for one in passages]
     shown.insert(spot + 1, note)

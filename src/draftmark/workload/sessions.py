@@ -83,15 +83,15 @@ def bundled(name: str) -> Scenario:
     return parse_scenario(data_text(f"scenarios/{name}.yaml"), f"{name}.yaml")
 
 
-def scenario_of(cell: Cell, others: Mapping[str, Scenario]) -> Scenario:
-    """The scenario that a cell names: one of ``others``, or a bundled one.
+def scenario_of(cell: Cell, files: Mapping[str, str]) -> Scenario:
+    """The scenario that a cell names: from the text of a file, or a bundled one.
 
     Raises BadInput where there is none, or where it has fewer turns than the cell asks for.
     """
     name = cell.scenario or ""
-    if name not in others and name not in SCENARIOS:
-        raise BadInput(f"there is no scenario '{name}'", f"known: {', '.join((*SCENARIOS, *others))}")
-    scenario = others[name] if name in others else bundled(name)
+    if name not in files and name not in SCENARIOS:
+        raise BadInput(f"there is no scenario '{name}'", f"known: {', '.join((*SCENARIOS, *files))}")
+    scenario = parse_scenario(files[name], name) if name in files else bundled(name)
     if len(scenario.turns) < (cell.turns or 1):
         raise BadInput(
             f"scenario '{name}' has {len(scenario.turns)} turns, the plan asks for {cell.turns}",
