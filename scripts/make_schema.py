@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from draftmark import schema
 from draftmark.engines import ENGINES, MethodKind
 from draftmark.engines.types import Param
 from draftmark.plan.methods import OWN_KEYS
 from draftmark.schema import Plan
+from draftmark.schema import plan as types
 
 TARGET = Path(__file__).parent.parent / "docs" / "plan.schema.json"
 WIDTH = 118
@@ -27,7 +27,7 @@ TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
 def field_docs() -> dict[tuple[str, str], str]:
     """(type, field) → the sentence below the field in the source."""
     found = {}
-    for node in ast.parse(Path(schema.__file__).read_text()).body:
+    for node in ast.parse(Path(types.__file__).read_text()).body:
         if not isinstance(node, ast.ClassDef):
             continue
         for field, below in zip(node.body, node.body[1:], strict=False):

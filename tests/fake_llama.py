@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 FAULT = os.environ.get("FAKE_FAULT", "")
+ON_REQUESTS = ("error-500", "cut", "bad-json", "die")
 TOKEN_S = float(os.environ.get("FAKE_TOKEN_S", "0.002"))
 totals = {"predicted": 0, "drafted": 0, "accepted": 0, "drafts": 0}
 
@@ -72,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """One streamed chat completion, with the fault if it strikes."""
         body = self.rfile.read(int(self.headers["content-length"])).decode()
-        fault = FAULT if FAULT and strikes(body) else ""
+        fault = FAULT if FAULT in ON_REQUESTS and strikes(body) else ""
         if fault == "error-500":
             self._answer(500, {"error": {"message": "the fake engine broke"}})
             return

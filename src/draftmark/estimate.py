@@ -30,7 +30,7 @@ CELL_S = 1.5
 
 def work(cell: Cell) -> float:
     """A cell's size in generated tokens one after another; it weighs cells against each other."""
-    passes = 2 if cell.control else 1
+    passes = 1 + cell.control + cell.asks_margins
     per_request = cell.max_tokens + (cell.length or 0) / PREFILL_PER_DECODE
     return passes * cell.requests * per_request / cell.concurrency
 

@@ -104,10 +104,10 @@ class ResultTree:
         result = msgspec.structs.replace(result, requests_sha256=hashlib.sha256(packed).hexdigest())
         self._write(stem.with_name(f"{result.cell.id}.json"), _sealed(result))
 
-    def write_report(self, name: str, text: str) -> Path:
+    def write_report(self, name: str, content: bytes) -> Path:
         """Store one file of the report and say where."""
         path = self.root / "report" / name
-        self._write(path, text.encode())
+        self._write(path, content)
         return path
 
     def journal(self, entry: Mapping[str, Any]) -> None:

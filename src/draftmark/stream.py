@@ -156,11 +156,26 @@ class _Delta(msgspec.Struct):
     tool_calls: list[_ToolCall] | None = None
 
 
+class _Likely(msgspec.Struct, gc=False):
+    logprob: float
+
+
+class _Token(msgspec.Struct):
+    top_logprobs: list[_Likely] = []
+
+
+class _Logprobs(msgspec.Struct):
+    """Of the chat API; the completions API has other fields, which are passed over."""
+
+    content: list[_Token] | None = None
+
+
 class _Choice(msgspec.Struct):
     delta: _Delta | None = None
     text: str | None = None
     token_ids: list[int] | None = None
     finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
 
 
 class _Details(msgspec.Struct, gc=False):
@@ -214,6 +229,7 @@ class _Piece(msgspec.Struct):
     reasoning: str = ""
     ids: tuple[int, ...] = ()
     finish: str | None = None
+    margins: tuple[float, ...] = ()
 
 
 class Transcript:
@@ -329,8 +345,16 @@ class Transcript:
         tokens = len(piece.ids) or new
         if carries or tokens:
             t_s = (time - self._start) / 1e9
-            chunk = Chunk(t_s=t_s, text=piece.text, reasoning=piece.reasoning, tokens=tokens, ids=piece.ids)
-            self.chunks.append(chunk)
+            self.chunks.append(
+                Chunk(
+                    t_s=t_s,
+                    text=piece.text,
+                    reasoning=piece.reasoning,
+                    tokens=tokens,
+                    ids=piece.ids,
+                    margins=piece.margins,
+                )
+            )
 
     def _new_tokens(self, total: int | None, carries: bool) -> int | None:
         """Tokens since the last running total; None where totals are not given as the answer runs.
@@ -350,7 +374,17 @@ def _openai(choice: _Choice) -> _Piece:
         functions = [call.function for call in delta.tool_calls if call.function]
         text += "".join((function.name or "") + (function.arguments or "") for function in functions)
     reasoning = delta.reasoning_content or delta.reasoning or ""
-    return _Piece(text, reasoning, tuple(choice.token_ids or ()), choice.finish_reason)
+    ids = tuple(choice.token_ids or ())
+    return _Piece(text, reasoning, ids, choice.finish_reason, _margins(choice.logprobs))
+
+
+def _margins(logprobs: _Logprobs | None) -> tuple[float, ...]:
+    """Nats between the two likeliest tokens at each place; empty unless all of them are told."""
+    likely = [
+        sorted(one.logprob for one in token.top_logprobs)
+        for token in (logprobs.content if logprobs and logprobs.content else ())
+    ]
+    return tuple(two[-1] - two[-2] for two in likely) if all(len(two) > 1 for two in likely) else ()
 
 
 def _running_total(event: _Event) -> int | None:
@@ -368,7 +402,7 @@ def _frame(data: bytes, piece: _Piece) -> tuple[bytes, bytes] | None:
     Most events differ from the one before in their text alone, and comparing what is around it tells so for a
     fraction of the cost of decoding.
     """
-    if not piece.text or piece.reasoning or piece.ids or piece.finish or b"\n" in data:
+    if not piece.text or piece != _Piece(piece.text) or b"\n" in data:
         return None
     quoted = msgspec.json.encode(piece.text)
     before, found, after = data.partition(quoted)

@@ -57,11 +57,11 @@ def measure_cell(
                 lambda load: _enough(cell, load),
             )
         after = _counters(server)
-        control = _control(server, cell, workload.rounds(cell, workload.control_of(work))[:used])
+        control = _control(server, cell, work, used)
     except DraftmarkError as error:
         return failed(server, cell, started_at, attempt, _told(error))
     records = (*load.records, *control)
-    if problem := failure(records):
+    if problem := failure([record for record in records if record.role != "margins"]):
         return failed(server, cell, started_at, attempt, problem, records)
     spoken = ENGINES[server.service.engine.kind].speculation(before, after, load.records)
     measured = metrics.measure(cell, load, spoken) | _sanity(load)
@@ -89,14 +89,21 @@ def _enough(cell: Cell, load: LoadResult) -> bool:
     return known or failure(load.records) is not None
 
 
-def _control(server: Ready, cell: Cell, parts: Sequence[Work]) -> tuple[RequestRecord, ...]:
-    """The same requests once more, under the same load."""
-    if not cell.control:
-        return ()
-    found, _ = in_rounds(
-        parts, lambda part, _: _load(server, cell, part), lambda load: failure(load.records) is not None
-    )
-    return found.records
+def _control(server: Ready, cell: Cell, work: Work, used: int) -> tuple[RequestRecord, ...]:
+    """The same requests once more under the same load, and once for how close each choice was."""
+    again = [workload.control_of(work)] if cell.control else []
+    if cell.asks_margins:
+        again.append(workload.margins_of(work))
+    passes = [in_rounds(workload.rounds(cell, one)[:used], _plain(server, cell), _broken) for one in again]
+    return tuple(record for found, _ in passes for record in found.records)
+
+
+def _plain(server: Ready, cell: Cell) -> Callable[[Work, int], LoadResult]:
+    return lambda part, _: _load(server, cell, part)
+
+
+def _broken(load: LoadResult) -> bool:
+    return failure(load.records) is not None
 
 
 def _sanity(load: LoadResult) -> dict[str, float]:

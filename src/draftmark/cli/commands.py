@@ -1,32 +1,31 @@
-"""The commands; each reads, hands over and prints."""
+"""Commands on a plan: init, plan, run; each reads, hands over and prints."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
-import msgspec
 from rich.console import Console
 
 from draftmark import campaign, staging
-from draftmark import report as reports
+from draftmark.campaign.budget import budget, gpu_of
+from draftmark.cli.print import JSON, print_json, print_lines
 from draftmark.cli.progress import Progress
-from draftmark.cli.show import outcome_text, plan_text, status_text
-from draftmark.compare import compare
+from draftmark.cli.results import write_report
+from draftmark.cli.show import memory_lines, outcome_text, plan_text
 from draftmark.errors import EXIT_FAILED, BadInput, ResultError
 from draftmark.estimate import Pace, estimate, learned
 from draftmark.hosts import Local
+from draftmark.memory import gpu_named
 from draftmark.plan import check_paths, covered, expand, named_files, notes, read_plan, starter
-from draftmark.schema import CellResult, Matrix, Plan
-from draftmark.store import ResultTree, Unusable
+from draftmark.schema import Matrix, Plan
+from draftmark.store import ResultTree
 from draftmark.workload import check_files, read_tokenizer
 
 PLAN = click.argument("plan_file", metavar="PLAN", type=click.Path(path_type=Path))
-TREE = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 OUTPUT = click.option(
     "-o", "--output", metavar="DIR", type=click.Path(path_type=Path), help="Result tree [results/NAME]."
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 PHASE = click.option("--phase", metavar="NAME", help="Only this phase (`draftmark plan` names them).")
 ONLY = click.option(
     "--only", metavar="PATTERN", help="Only what matches SERVICE, CELL or SERVICE/CELL: '*-ngram-*/code-*'."
@@ -56,16 +55,24 @@ def init(plan_file: Path) -> None:
 @OUTPUT
 @PHASE
 @ONLY
+@click.option("--gpu", metavar="NAME", help="Plan memory for this GPU [this machine's], e.g. H100 or 96GB.")
 @JSON
-def plan(plan_file: Path, output: Path | None, phase: str | None, only: str | None, as_json: bool) -> None:
-    """Show what a plan starts and measures, what it leaves out and why, and how long it takes."""
+def plan(
+    plan_file: Path, output: Path | None, phase: str | None, only: str | None, gpu: str | None, as_json: bool
+) -> None:
+    """Show what a plan starts and measures, what it leaves out, how long it takes, and whether it fits.
+
+    Memory is planned where a GPU is known and the model's config.json or GGUF file is on this machine.
+    """
     asked, _ = _read(plan_file)
     matrix = campaign.narrow(_expanded(asked, _texts(asked)), phase, only)
     if as_json:
-        _print_json(matrix)
+        print_json(matrix)
         return
     times = estimate(matrix.services, _pace(ResultTree(output or Path("results") / asked.name), matrix))
-    _print(plan_text(matrix, times, notes(matrix)))
+    print_lines(plan_text(matrix, times, notes(matrix)))
+    chosen = gpu_named(gpu) if gpu else gpu_of(Local().machine())
+    print_lines(memory_lines([budget(service, chosen) for service in matrix.services]))
 
 
 @click.command()
@@ -96,49 +103,19 @@ def run(
     matrix = campaign.narrow(whole, phase, only)
     tree = ResultTree(output or Path("results") / plan.name)
     if dry_run:
-        _print(plan_text(matrix, estimate(matrix.services, _pace(tree, matrix)), notes(matrix)))
-        _print(("", "commands:", *campaign.commands(matrix, Local())))
+        print_lines(plan_text(matrix, estimate(matrix.services, _pace(tree, matrix)), notes(matrix)))
+        print_lines(("", "commands:", *campaign.commands(matrix, Local())))
         return
     console = Console(stderr=True, highlight=False)
     if fresh and (moved := tree.set_aside()):
         console.print(f"earlier results are in {moved}", soft_wrap=True)
     with tree.locked():
         outcome = _campaign(matrix, text, files, tree, console, keep_failed)
-        page = _write_report(tree, whole)
+        page = write_report(tree, whole)
     console.print(outcome_text(outcome), soft_wrap=True)
     click.echo(page)
     if outcome.failed:
         sys.exit(EXIT_FAILED)
-
-
-@click.command()
-@TREE
-@JSON
-def status(folder: Path, as_json: bool) -> None:
-    """Say what a result tree holds of its plan, what failed and what is missing."""
-    tree = ResultTree(folder)
-    matrix = _matrix(tree)
-    found = {
-        f"{service.id}/{cell.id}": tree.cell(service, cell)
-        for service in matrix.services
-        for cell in service.cells
-    }
-    cells = [result for result in found.values() if isinstance(result, CellResult)]
-    problems = {name: result.why for name, result in found.items() if isinstance(result, Unusable)}
-    if as_json:
-        _print_json(
-            {"cells": cells, "unusable": problems, "missing": [n for n, r in found.items() if r is None]}
-        )
-        return
-    _print(status_text(matrix, cells, problems))
-
-
-@click.command()
-@TREE
-def report(folder: Path) -> None:
-    """Write the report of a result tree (Markdown and one HTML page) and print where the page is."""
-    tree = ResultTree(folder)
-    click.echo(_write_report(tree, _matrix(tree)))
 
 
 def _campaign(
@@ -202,25 +179,3 @@ def _pace(tree: ResultTree, matrix: Matrix) -> Pace:
     except ResultError:
         return Pace()
     return learned(earlier.services, earlier.cells)
-
-
-def _matrix(tree: ResultTree) -> Matrix:
-    """What the plan of a result tree expands to."""
-    info = tree.info()
-    return expand(info.plan, info.files)
-
-
-def _write_report(tree: ResultTree, matrix: Matrix) -> Path:
-    result = tree.load(matrix, records=True)
-    comparison = compare(result)
-    tree.write_report("report.md", reports.markdown(result, comparison))
-    return tree.write_report("report.html", reports.page(result, comparison))
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        click.echo(line)
-
-
-def _print_json(value: object) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))

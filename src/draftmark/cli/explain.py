@@ -10,13 +10,14 @@ import yaml
 
 from draftmark import diagnose as diagnosis
 from draftmark.campaign.budget import gpu_of, known_facts
+from draftmark.cli.print import print_lines
 from draftmark.engines import ENGINES
 from draftmark.errors import EXIT_FAILED, BadInput, ResultError, nearest
 from draftmark.hosts import Local
 from draftmark.memory import GPUS, Gpu, gpu_named, memory_text, plan_memory
 from draftmark.models.facts import ModelFacts, mismatches
 from draftmark.plan import tokens
-from draftmark.schema import EngineKind, EngineSpec, Method, ModelSpec, Scalar, Service
+from draftmark.schema import Diagnosis, EngineKind, EngineSpec, Method, ModelSpec, Scalar, Service
 from draftmark.store import ResultTree
 
 FITTING = ("sglang", "vllm", "llamacpp")
@@ -49,7 +50,7 @@ def memory(model: str, gpu: str | None, draft: str | None, **given: Any) -> None
     for problem in mismatches(target, drafter) if drafter else ():
         click.echo(f"! {problem}", err=True)
     plan = plan_memory(_service(model, draft, **given), target, drafter, _gpu(gpu))
-    _print(memory_text(plan))
+    print_lines(memory_text(plan))
     if plan.verdict not in ("fits", "fits with less concurrency"):
         sys.exit(EXIT_FAILED)
 
@@ -129,27 +130,26 @@ def diagnose(path: Path, engine: str | None) -> None:
 
     Exit code 1 if it failed, 0 if nothing says that it did. Its warnings follow.
     """
-    if path.is_dir():
-        stored = ResultTree(path.parent).service(path.name)
-        if stored is None:
-            raise ResultError(
-                f"{path}: no service.json here", "give a service's folder of a result tree, or a log"
-            )
-        found, engine = stored.diagnosis, engine or stored.service.engine.kind
-        path /= "server.log"
-        if stored.status == "ok":
-            found = None
-        elif found is None:
-            found = diagnosis.diagnose(
-                _log(path), engine, stored.exit_status, ready=stored.ready_s is not None
-            )
-    else:
-        found = diagnosis.diagnose(_log(path), engine, None, ready=None)
-    _print(diagnosis.explain(found) if found else ("nothing in it says that the server failed",))
-    for warning in diagnosis.warnings(_log(path), engine):
-        _print(("", f"warning: {warning.summary}"))
+    found, log, engine = _of_service(path, engine) if path.is_dir() else _of_log(path, engine)
+    print_lines(diagnosis.explain(found) if found else ("nothing in it says that the server failed",))
+    for warning in diagnosis.warnings(log, engine):
+        print_lines(("", f"warning: {warning.summary}"))
     if found:
         sys.exit(EXIT_FAILED)
+
+
+def _of_log(path: Path, engine: str | None) -> tuple[Diagnosis | None, str, str | None]:
+    log = _log(path)
+    return diagnosis.diagnose(log, engine, None, ready=None), log, engine
+
+
+def _of_service(folder: Path, engine: str | None) -> tuple[Diagnosis | None, str, str | None]:
+    """What was stored, since it knows the exit status and whether the end was asked for."""
+    stored = ResultTree(folder.parent).service(folder.name)
+    if stored is None:
+        raise ResultError(f"{folder}: no service.json", "give a log, or a service's folder of a result tree")
+    log = folder / "server.log"
+    return stored.diagnosis, _log(log) if log.exists() else "", engine or stored.service.engine.kind
 
 
 def _log(path: Path) -> str:
@@ -157,8 +157,3 @@ def _log(path: Path) -> str:
         return path.read_text(errors="replace")
     except OSError as error:
         raise BadInput(f"{path}: cannot read: {error.strerror}") from error
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        click.echo(line)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from draftmark.campaign import Outcome
 from draftmark.estimate import Estimate
+from draftmark.memory import MemoryPlan, memory_text
 from draftmark.schema import CellResult, Matrix, Service
 
 NAMED = 6
@@ -95,6 +96,20 @@ def status_text(matrix: Matrix, cells: Iterable[CellResult], problems: Mapping[s
         )
     yield from (cell_line(r) for results in by_service.values() for r in results if r.status != "ok")
     yield from (f"! {name}: {why}" for name, why in problems.items())
+
+
+def memory_lines(plans: Sequence[MemoryPlan | None]) -> Iterator[str]:
+    """A line for each service that fits, the sums and what to change for each that does not."""
+    known = [plan for plan in plans if plan]
+    if known:
+        yield ""
+        yield f"memory, on {known[0].gpu.name}:"
+    for plan in known:
+        if plan.verdict == "fits":
+            tokens = f", {plan.fit.kv_tokens:,} KV tokens" if plan.fit.kv_tokens else ""
+            yield f"  {plan.service.id}: fits{tokens}"
+        else:
+            yield from (f"  {line}" for line in memory_text(plan))
 
 
 def outcome_text(outcome: Outcome) -> str:

@@ -26,7 +26,7 @@ def lossless(cell: Cell, base: Side, other: Side) -> Lossless:
     controls = list(_comparable(paired(measured, control))) if cell.temperature == 0 else []
     tokens = bool(pairs) and all(_ids(pair.base) and _ids(pair.other) for pair in (*pairs, *controls))
     differing = [(pair, place) for pair in pairs if (place := _first_difference(pair, tokens)) is not None]
-    repeats = keyed(control)
+    repeats = keyed(base.of("margins") or control)
     margins = [_margin(pair, place, tokens, repeats) for pair, place in differing]
     return Lossless(
         service=other.service.id,

@@ -20,6 +20,8 @@ def streamed(request: Request, served_name: str) -> tuple[str, dict[str, Any]]:
     }
     if request.prompt is not None:
         return "/v1/completions", body | {"prompt": request.prompt}
+    if request.margins:
+        body |= {"logprobs": True, "top_logprobs": 2}
     return "/v1/chat/completions", body | {"messages": chat(request.messages)}
 
 

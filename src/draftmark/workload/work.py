@@ -80,6 +80,16 @@ def control_of(measured: Work) -> Work:
     )
 
 
+def margins_of(measured: Work) -> Work:
+    """The measured requests once more, asking how close each choice was; not for timing."""
+    return Work(
+        requests=tuple(
+            structs.replace(one, id=f"margins-{number}", role="margins", margins=True)
+            for number, one in enumerate(measured.requests)
+        )
+    )
+
+
 def prompts_used(cell: Cell) -> int:
     """How far a cell moves on in the sequence of each of its kinds."""
     return cell.repetitions if cell.turns else ceil(cell.most_requests / max(1, len(cell.prompts)))

@@ -1,0 +1,155 @@
+"""One request and what happened to it."""
+
+from typing import Literal
+
+from draftmark.schema.common import Frozen, Role
+
+
+class Message(Frozen, frozen=True, kw_only=True):
+    """One chat message."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+
+
+class Request(Frozen, frozen=True, kw_only=True):
+    """One request as the workload means it; the engine turns it into a body."""
+
+    id: str
+    """Unique within its cell."""
+    prompt_id: str
+    """The same for every service: comparisons pair by it."""
+    kind: str
+    """Prompt kind, ``context``, or scenario."""
+    role: Role = "measured"
+    messages: tuple[Message, ...] = ()
+    prompt: str | tuple[int, ...] | None = None
+    """For raw completions: text or token ids; exclusive with ``messages``."""
+    max_tokens: int
+    temperature: float = 0.0
+    seed: int = 0
+    ignore_eos: bool = True
+    session: str | None = None
+    turn: int | None = None
+    margins: bool = False
+    """Ask for the log-probabilities of the two likeliest tokens at each place (chat only)."""
+    send_at_s: float | None = None
+    """Open loop: when to send, from the start of the cell."""
+
+
+class Session(Frozen, frozen=True, kw_only=True):
+    """A conversation whose next turn is sent when the reply to the last one has arrived.
+
+    Turn i is sent as everything so far, the model's own replies included, plus ``turns[i]``.
+    """
+
+    id: str
+    prompt_id: str
+    scenario: str
+    role: Role = "measured"
+    turns: tuple[tuple[Message, ...], ...]
+    """Messages that each turn adds: user text and tool results."""
+    max_tokens: int
+    """Of one turn."""
+    temperature: float = 0.0
+    seed: int = 0
+    ignore_eos: bool = False
+
+
+class Work(Frozen, frozen=True, kw_only=True):
+    """What one cell sends: warm-up first, then either requests or sessions."""
+
+    warmup: tuple[Request, ...] = ()
+    requests: tuple[Request, ...] = ()
+    sessions: tuple[Session, ...] = ()
+
+
+class Chunk(Frozen, frozen=True, kw_only=True, array_like=True):
+    """One token-carrying piece of a stream."""
+
+    t_s: float
+    """Arrival, seconds after the request's start."""
+    text: str = ""
+    reasoning: str = ""
+    tokens: int | None = None
+    """Tokens in it, where the engine says so; never guessed."""
+    ids: tuple[int, ...] = ()
+    margins: tuple[float, ...] = ()
+    """Of each token, its log-probability over that of the runner-up, in nats, where they were asked for."""
+
+
+class Speculation(Frozen, frozen=True, kw_only=True):
+    """What an engine says of one request's, or one cell's, speculation.
+
+    A field is None where the source does not say. ``steps`` counts every decode step, with a draft or not.
+    """
+
+    source: str
+    """Where the figures come from, e.g. ``timings`` or ``/metrics difference``."""
+    tokens: int | None = None
+    """Tokens that the steps committed."""
+    steps: int | None = None
+    accepted: int | None = None
+    """Draft tokens that were accepted."""
+    drafted: int | None = None
+    """Draft tokens that were proposed."""
+    draft_steps: int | None = None
+    """Steps that had a draft."""
+    accepted_per_position: tuple[int, ...] = ()
+
+
+class RequestRecord(Frozen, frozen=True, kw_only=True):
+    """What happened to one request."""
+
+    request: str
+    prompt_id: str
+    kind: str
+    role: Role
+    session: str | None = None
+    turn: int | None = None
+    round: int = 0
+    """Of the load: at the end of a round nothing is in flight."""
+    start_s: float
+    """From the start of the cell's measurement, on the load client's monotonic clock."""
+    sent_late_s: float | None = None
+    """Open loop: how much later than planned it was sent."""
+    end_s: float | None = None
+    """Arrival of the last byte, seconds after ``start_s``."""
+    chunks: tuple[Chunk, ...] = ()
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    finish_reason: str | None = None
+    max_tokens: int
+    speculation: Speculation | None = None
+    error: str | None = None
+    """Short stable word (``connect``, ``timeout``, ``http-500``, ``cut``, ``bad-json``), or None."""
+    error_detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """All text of the answer, reasoning excluded."""
+        return "".join(chunk.text for chunk in self.chunks)
+
+    @property
+    def ok(self) -> bool:
+        """It completed."""
+        return self.error is None
+
+
+class LoadHealth(Frozen, frozen=True, kw_only=True):
+    """How the load client itself fared while it measured."""
+
+    cpu_share: float
+    """CPU time over wall time of the busiest worker."""
+    loop_lag_p99_s: float | None = None
+    late_sends: int = 0
+    workers: int = 1
+
+
+class LoadResult(Frozen, frozen=True, kw_only=True):
+    """Everything one cell's load produced."""
+
+    records: tuple[RequestRecord, ...]
+    duration_s: float
+    health: LoadHealth
