@@ -1,12 +1,12 @@
 """The memory plan of a service, for the models that lie on this machine and the GPUs that it has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from draftmark import staging
 from draftmark.errors import BadInput
 from draftmark.memory import Gpu, MemoryPlan, gpu_named, plan_memory
-from draftmark.models.facts import ModelFacts
+from draftmark.models.facts import ModelFacts, mismatches
 from draftmark.models.read import facts_of
 from draftmark.schema import Service
 
@@ -21,6 +21,21 @@ def budget(service: Service, gpu: Gpu | None) -> MemoryPlan | None:
     except BadInput:  # the server will say it better, or not mind
         return None
     return plan_memory(service, target, draft, gpu) if target else None
+
+
+def draft_problems(services: Iterable[Service]) -> tuple[str, ...]:
+    """Where a draft does not fit its target, as far as both lie on this machine: vocabulary, hidden size."""
+    found: dict[str, None] = {}
+    for service in services:
+        try:
+            target = known_facts(service.model.target) if service.method.draft else None
+            draft = known_facts(service.method.draft) if service.method.draft else None
+        except BadInput as error:
+            found[f"{service.method.name}: {error.message}"] = None
+            continue
+        if target and draft:
+            found |= dict.fromkeys(f"{service.method.name}: {why}" for why in mismatches(target, draft))
+    return tuple(found)
 
 
 def known_facts(name: str) -> ModelFacts | None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from draftmark import __version__, workload
 from draftmark.campaign import events
+from draftmark.campaign.budget import draft_problems
 from draftmark.campaign.measure import Measurement, failed, measure_cell
 from draftmark.campaign.servers import NotServed, Ready, Site, launch, ready, utc_now
 from draftmark.campaign.tokenizers import tokenizer_of
@@ -80,6 +81,8 @@ class Campaign:
         end_orphans(self.host, lambda found: self._emit(events.Note(f"{found.service}: {found.text}")))
         for service in self.matrix.services:
             self._todo[service.id] = deque(cell for cell in service.cells if self._needed(service, cell))
+        for problem in draft_problems(self.matrix.services):
+            self._emit(events.Note(problem))
         started_s, self.outcome.estimate = time.monotonic(), estimate(self._left(), self._pace)
         for service in self.matrix.services:
             if self._todo[service.id]:

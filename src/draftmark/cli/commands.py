@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 
 from draftmark import campaign, staging
-from draftmark.campaign.budget import budget, gpu_of
+from draftmark.campaign.budget import budget, draft_problems, gpu_of
 from draftmark.cli.print import JSON, print_json, print_lines
 from draftmark.cli.progress import Progress
 from draftmark.cli.results import write_report
@@ -70,7 +70,7 @@ def plan(
         print_json(matrix)
         return
     times = estimate(matrix.services, _pace(ResultTree(output or Path("results") / asked.name), matrix))
-    print_lines(plan_text(matrix, times, notes(matrix)))
+    print_lines(plan_text(matrix, times, (*notes(matrix), *draft_problems(matrix.services))))
     chosen = gpu_named(gpu) if gpu else gpu_of(Local().machine())
     print_lines(memory_lines([budget(service, chosen) for service in matrix.services]))
 
