@@ -181,7 +181,7 @@ def method(view: View) -> Section:
         "count for nothing. Tokens are counted by the server, never by chunks.",
         "All outputs are greedy (temperature 0)." if greedy else "Not all outputs are greedy.",
         f"A method is compared with {view.baseline} on the same prompts of the same cell: the speedup is the "
-        "geometric mean of the ratios of the pairs, its 95 % interval a bootstrap over prompts. A verdict is "
+        "geometric mean of the ratios of the pairs, its 95 % interval Student's t over prompts. A verdict is "
         "given where the interval leaves out 1 and the effect exceeds the baseline's measured noise."
         if view.comparison.speedups
         else "",
