@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from draftmark.metrics import tau
+from draftmark.metrics import pooled, tau
 from draftmark.report.parts import Axis, Chart, Figure, Point
 from draftmark.report.view import WORKLOADS, Panels, View, measured
 from draftmark.schema import RequestRecord, Service, Speculation, WorkloadKind
@@ -100,21 +100,13 @@ def by_turn(view: View, workload: WorkloadKind, panels: Panels) -> Figure:
 
 
 def turn_points(method: str, cell: str, records: Sequence[RequestRecord]) -> Iterator[Point]:
-    """Tokens over steps of each turn, where every one of its requests says both."""
+    """Acceptance length of each turn, where every one of its requests tells its own."""
     turns = sorted({r.turn for r in records if r.turn is not None and r.role == "measured"})
     for turn in turns:
         said = [r.speculation for r in records if r.turn == turn and r.role == "measured" and r.ok]
-        length = tau(pooled([one for one in said if one]))
-        if length is not None and all(said):
+        length = tau(pooled(said))
+        if length is not None:
             yield Point(str(turn), method, length, None, None, len(said), cell=cell)
-
-
-def pooled(found: Sequence[Speculation]) -> Speculation | None:
-    """The sum of tokens and steps; None unless each says both."""
-    if not found or any(one.tokens is None or one.steps is None for one in found):
-        return None
-    tokens, steps = sum(one.tokens or 0 for one in found), sum(one.steps or 0 for one in found)
-    return Speculation(source=found[0].source, tokens=tokens, steps=steps)
 
 
 def turn_chart(id_: str, panel: str, points: tuple[Point, ...]) -> Chart:
