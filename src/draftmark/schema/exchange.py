@@ -123,7 +123,9 @@ class RequestRecord(Frozen, frozen=True, kw_only=True):
     max_tokens: int
     speculation: Speculation | None = None
     error: str | None = None
-    """Short stable word (``connect``, ``timeout``, ``http-500``, ``cut``, ``bad-json``), or None."""
+    """None if it completed, else a short stable word: ``connect``, ``timeout``, ``stalled``, ``reset``,
+    ``cut``, ``http-500`` and its like, ``bad-http``, ``bad-json``, ``server-error``, or ``clock`` where the
+    machine's clock was set meanwhile."""
     error_detail: str = ""
 
     @property
