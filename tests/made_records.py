@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
-from draftmark.schema import Cell, Chunk, LoadHealth, LoadResult, RequestRecord
+from draftmark.schema import Cell, Chunk, Chunks, LoadHealth, LoadResult, RequestRecord
 
 HEALTHY = LoadHealth(cpu_share=0.1, loop_lag_p99_s=0.0002)
 
 
-def chunks(times: Sequence[float], **fields: Any) -> tuple[Chunk, ...]:
-    return tuple(Chunk(**({"t_s": t, "text": "x"} | fields)) for t in times)
+def chunks(times: Sequence[float], **fields: Any) -> Chunks:
+    return Chunks(Chunk(**({"t_s": t, "text": "x"} | fields)) for t in times)
 
 
 def record(prompt: str = "p0", **fields: Any) -> RequestRecord:
     """Ten tokens, the first after 0.5 s and one each 0.1 s after that, unless told otherwise."""
-    ten = tuple(Chunk(t_s=0.5 + 0.1 * i, text=f"word{i} ") for i in range(10))
+    ten = Chunks(Chunk(t_s=0.5 + 0.1 * i, text=f"word{i} ") for i in range(10))
     defaults: dict[str, Any] = {
         "request": f"{prompt}-r",
         "prompt_id": prompt,
@@ -26,7 +26,8 @@ def record(prompt: str = "p0", **fields: Any) -> RequestRecord:
         "output_tokens": 10,
         "max_tokens": 10,
     }
-    return RequestRecord(**(defaults | fields))
+    given = defaults | fields
+    return RequestRecord(**(given | {"chunks": Chunks(given["chunks"])}))
 
 
 def cell(**fields: Any) -> Cell:

@@ -14,6 +14,7 @@ from draftmark.schema import (
     Cell,
     CellResult,
     Chunk,
+    Chunks,
     EngineSpec,
     Flag,
     LoadHealth,
@@ -110,7 +111,7 @@ def _wandering(truth: Truth, rng: random.Random, length: float) -> Callable[[flo
 def answer(prompt: str, request: str = "r", *, times: Sequence[float], **fields: Any) -> RequestRecord:
     """256 tokens at these times, one of them first."""
     defaults: dict[str, Any] = {"role": "measured", "start_s": 0.0, "kind": "code", "output_tokens": 256}
-    defaults["chunks"] = tuple(Chunk(t_s=t, text=f"{prompt} says {i}. ") for i, t in enumerate(times))
+    defaults["chunks"] = Chunks(Chunk(t_s=t, text=f"{prompt} says {i}. ") for i, t in enumerate(times))
     return RequestRecord(
         request=request, prompt_id=prompt, max_tokens=256, prompt_tokens=50, **(defaults | fields)
     )

@@ -9,6 +9,7 @@ from draftmark.schema import (
     Cell,
     CellResult,
     Chunk,
+    Chunks,
     Comparison,
     Diagnosis,
     Dropped,
@@ -223,7 +224,7 @@ def answer(rng: Random, cell: Cell, out: Outcome, number: int, text: str | None)
         if text is not None
         else [" ".join(rng.choices(WORDS, k=max(1, round(out.tau)))) for _ in range(steps)]
     )
-    chunks = tuple(
+    chunks = Chunks(
         Chunk(t_s=0.08 + (index + rng.uniform(0, 0.3)) * gap, text=f"{word} ", tokens=max(1, round(out.tau)))
         for index, word in enumerate(words)
     )

@@ -13,6 +13,7 @@ from draftmark.schema import (
     CampaignResult,
     Cell,
     Chunk,
+    Chunks,
     Flag,
     Lossless,
     Matrix,
@@ -45,7 +46,7 @@ def said(
     prompt: str, *pieces: str, margins: Sequence[float] = (), ids: Sequence[int] = (), **fields: object
 ) -> RequestRecord:
     """One token in each piece."""
-    tokens = tuple(
+    tokens = Chunks(
         Chunk(
             t_s=0.5 + 0.1 * i,
             text=piece,

@@ -138,15 +138,14 @@ def test_times_are_true_to_a_millisecond(timed_server: Handle, streams: int, sha
 
 @MEASURES
 def test_records_are_one_per_request_in_order_of_start(timed_server: Handle, run: Measure) -> None:
-    """Each request of a closed loop is recorded once, with its text, tokens and role; the warm-up is not."""
-    work = Work(warmup=(request("w0", role="warmup"),), requests=requests(9).requests)
-    result = run(job(timed_server, work, concurrency=2))
+    """Each request of a closed loop is recorded once, with its text, tokens and role."""
+    result = run(job(timed_server, requests(9), concurrency=2))
     assert [record.request for record in result.records] == [f"r{i}" for i in range(9)]
     assert all(record.ok and record.text == " the" * 16 for record in result.records)
     assert {(record.output_tokens, record.prompt_tokens, record.role) for record in result.records} == {
         (16, 7, "measured")
     }
-    assert len(timed_server.truth()) == 10
+    assert len(timed_server.truth()) == 9
 
 
 @MEASURES
@@ -246,13 +245,10 @@ def test_a_broken_server_ends_the_cell_soon(timed_server: Handle, fail: str) -> 
 
 
 def test_a_server_that_is_not_there_ends_the_cell_soon() -> None:
-    """Nothing listens: the failures are recorded, and not many of them; so in the warm-up."""
+    """Nothing listens: the failures are recorded, and not many of them."""
     with running() as server:
         url = server.url
-    assert {record.error for record in measure(job(url, requests(50))).records} == {"connect"}
-    work = Work(warmup=(request("w", role="warmup"),) * 5, requests=requests(50).requests)
-    records = measure(job(url, work)).records
-    assert [record.role for record in records] == ["warmup"] * 3
+    assert [record.error for record in measure(job(url, requests(50))).records] == ["connect"] * 3
 
 
 def test_a_failure_now_and_then_does_not_end_the_cell(timed_server: Handle) -> None:
@@ -295,9 +291,16 @@ def test_cached_and_counted_tokens_are_the_servers_word(timed_server: Handle) ->
     assert (record.output_tokens, {chunk.tokens for chunk in record.chunks}) == (None, {None})
 
 
-def test_what_does_not_fit_into_memory_is_not_lost(timed_server: Handle) -> None:
-    """Answers that went through the temporary file give the same records."""
-    to, limits = endpoint(timed_server.url, {}), Limits(30.0, 10.0, 3)
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [({}, None), ({"close": "sole"}, None), ({"fail": "cut"}, "cut"), ({"fail": "500"}, "http-500")],
+)
+def test_what_does_not_fit_into_memory_is_not_lost(
+    timed_server: Handle, how: dict[str, str], error: str | None
+) -> None:
+    """Answers that went through the temporary file give the same records, however they ended."""
+    timed_server.behave(**how)
+    to, limits = endpoint(timed_server.url, {}), Limits(30.0, 10.0, 99)
     texts = []
     for in_memory in (1 << 30, 8000, 0):
         loop = Loop(to, limits)
@@ -305,8 +308,11 @@ def test_what_does_not_fit_into_memory_is_not_lost(timed_server: Handle) -> None
         loop.run(Closed(requests(8).requests, 2, lambda each: to.wire(*streamed(each, "timed"))), print)
         records = [record(exchange, 0, attach.request_speculation) for exchange in loop.shelf.take_all()]
         loop.close()
-        assert all(each.ok and each.chunks[0].t_s > 0.01 for each in records)
-        texts.append(sorted((each.request, each.text, each.output_tokens) for each in records))
+        assert {each.error for each in records} == {error}
+        assert all(each.chunks[0].t_s > 0.01 for each in records if each.chunks)
+        texts.append(
+            sorted((each.request, each.text, len(each.chunks), each.output_tokens) for each in records)
+        )
     assert texts[0] == texts[1] == texts[2]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from draftmark.metrics import METRICS, REQUEST_METRICS, measure, of_request
-from draftmark.schema import Chunk, FlagKind, RequestRecord, Speculation
+from draftmark.schema import Chunk, Chunks, FlagKind, RequestRecord, Speculation
 from made_records import cell, chunks, loaded, record
 
 gaps = st.lists(st.floats(1e-4, 1.0), min_size=2, max_size=30)
@@ -34,7 +34,7 @@ def a_record(draw: st.DrawFn) -> RequestRecord:
 
 
 def stretched(made: RequestRecord, factor: float) -> RequestRecord:
-    slower = tuple(replace(chunk, t_s=chunk.t_s * factor) for chunk in made.chunks)
+    slower = Chunks(replace(chunk, t_s=chunk.t_s * factor) for chunk in made.chunks)
     return replace(made, start_s=made.start_s * factor, chunks=slower)
 
 
@@ -112,7 +112,7 @@ def test_how_tokens_are_gathered_into_later_chunks_does_not_change_the_rate(
         group, rest = rest[:size], rest[size:]
         if group:
             joined.append(Chunk(t_s=group[-1].t_s, text="x" * len(group)))
-    assert of_request(replace(made, chunks=tuple(joined)))["tpot_s"] == of_request(made)["tpot_s"]
+    assert of_request(replace(made, chunks=Chunks(joined)))["tpot_s"] == of_request(made)["tpot_s"]
 
 
 @given(size=st.integers(1, 8), steps=st.integers(2, 20), told=st.booleans())
@@ -162,7 +162,7 @@ def test_only_measured_requests_that_completed_count() -> None:
         replace(fast, role="warmup"),
         replace(fast, role="control"),
         replace(fast, error="cut"),
-        replace(fast, chunks=()),
+        replace(fast, chunks=Chunks()),
     )
     found = measure(cell(), loaded(record(), *others), None)
     assert (found["completed"], found["failed"]) == (1, 2)

@@ -19,6 +19,7 @@ from draftmark.schema import (
     Cell,
     CellResult,
     Chunk,
+    Chunks,
     EngineSpec,
     Method,
     ModelSpec,
@@ -59,7 +60,7 @@ def result(**changes: object) -> CellResult:
 def record(text: str = "héllo\n") -> RequestRecord:
     return RequestRecord(
         request="code-0", prompt_id="code-0", kind="code", role="measured", start_s=0.0, max_tokens=128,
-        chunks=(Chunk(t_s=0.1, text=text, tokens=1),), output_tokens=1,
+        chunks=Chunks([Chunk(t_s=0.1, text=text, tokens=1)]), output_tokens=1,
     )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ class Behaviour:
     split: int = 0
     """Write so many bytes at a time, a moment apart; 0: whole chunks."""
     close: str = ""
-    """Close the connection after each answer: ``announced`` or ``silent``."""
+    """Close the connection after each answer: ``announced``, ``silent``, or ``sole`` sign of its end."""
     fail: str = ""
     """A status (``500``), or: close, cut, json, stall, error, reset, endless, empty."""
     fail_every: int = 1
@@ -207,9 +207,10 @@ class Server:
         )
         connection.stream = stream
         self.totals["prompt_tokens_total"] += len(prompt) // 4
-        closing = "Connection: close\r\n" if how.close == "announced" else ""
-        head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
-        self.write(connection, f"{head}{closing}\r\n".encode())
+        closing = "Connection: close\r\n" if how.close in ("announced", "sole") else ""
+        framing = "" if how.close == "sole" else "Transfer-Encoding: chunked\r\n"
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{framing}{closing}\r\n"
+        self.write(connection, head.encode())
         if chat and how.role_first:
             self.event(stream, {"choices": [choice(delta={"role": "assistant", "content": ""})]})
         heapq.heappush(self.due, (stream.due, next(self.order), stream))
@@ -258,7 +259,8 @@ class Server:
         if stream.how.usage != "none":
             self.event(stream, {"choices": [], "usage": self.usage(stream)})
         self.event(stream, None)
-        self.write(stream.connection, b"0\r\n\r\n")
+        if stream.how.close != "sole":
+            self.write(stream.connection, b"0\r\n\r\n")
         stream.truth["tokens"] = stream.sent
         self.totals["tokens_predicted_total"] += stream.sent
         if stream.how.close:
@@ -289,7 +291,7 @@ class Server:
         self.chunk(stream, f"{comment}data: {data}{end}{end}".encode())
 
     def chunk(self, stream: Stream, data: bytes) -> None:
-        whole = b"%x\r\n%b\r\n" % (len(data), data)
+        whole = data if stream.how.close == "sole" else b"%x\r\n%b\r\n" % (len(data), data)
         size = stream.how.split or len(whole)
         for start in range(0, len(whole), size):
             self.write(stream.connection, whole[start : start + size])

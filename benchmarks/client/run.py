@@ -1,6 +1,6 @@
 """Hold load clients against a server of known timing: what they report beside what was true, and their cost.
 
-Usage: python benchmarks/client/run.py [--only CLIENT ...] [--loads NAME ...] [--soak] [--tokenizer T]
+Usage: python benchmarks/client/run.py [--only CLIENT ...] [--loads NAME ...] [--soak MINUTES] [--tokenizer T]
 """
 
 import argparse
@@ -29,7 +29,8 @@ LOADS = [
     Load("wide", 1000, 2000, 128, 100, 50_000),
     Load("long", 8, 32, 64, 200, 10_000, characters=400_000),
 ]
-SOAK = Load("soak", 1000, 4000, 600, 100, 50_000)
+SOAK = Load("soak", 1000, 0, 200, 100, 100_000)
+"""Its requests are as many as the minutes take."""
 COLUMNS = (
     "mean TTFT ms (error)",
     "p99 TTFT ms",
@@ -151,10 +152,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="CLIENT", default=["draftmark", "floor", *PEERS])
     parser.add_argument("--loads", nargs="+", default=[load.name for load in LOADS])
-    parser.add_argument("--soak", action="store_true", help="1,000 streams for two minutes, memory watched")
+    parser.add_argument(
+        "--soak", type=int, metavar="MINUTES", help="1,000 streams, memory watched; 30 is long"
+    )
     parser.add_argument("--tokenizer", default="gpt2", help="hub name or folder, for peers that need one")
     args = parser.parse_args()
-    loads = [SOAK] if args.soak else [load for load in LOADS if load.name in args.loads]
+    loads = [soak(args.soak)] if args.soak else [load for load in LOADS if load.name in args.loads]
     names = ["draftmark"] if args.soak else args.only
     for name in [name for name in names if name in PEERS and not PEERS[name].path]:
         print(f"{name}: not installed, left out")
@@ -169,13 +172,19 @@ def main() -> None:
     print(startup("draftmark"))
 
 
+def soak(minutes: int) -> Load:
+    """The load that keeps 1,000 streams busy for so long."""
+    answer_s = SOAK.ttft_ms / 1e3 + (SOAK.tokens - 1) * SOAK.itl_us / 1e6
+    return replace(SOAK, requests=SOAK.streams * max(1, round(60 * minutes / answer_s)))
+
+
 def measure(binary: Path, load: Load, name: str, folder: Path, tokenizer: str) -> None:
     """One client at one load, and its line."""
     log = folder / "truth"
     with (
         tempfile.TemporaryDirectory() as results,
         server(binary, load, log) as (url, serving),
-        memory_watched(load is SOAK),
+        memory_watched(load.name == SOAK.name),
     ):
         found = client(name, url, load, serving, Path(results), tokenizer)
     show(load, name, found, truth(log))
@@ -183,14 +192,18 @@ def measure(binary: Path, load: Load, name: str, folder: Path, tokenizer: str) -
 
 @contextmanager
 def memory_watched(wanted: bool) -> Iterator[None]:
-    """Print every ten seconds what the load client's own process has in memory."""
-    over = threading.Event()
+    """Print every half minute what the load client and the process that it reports to have in memory."""
+    over, begin = threading.Event(), time.monotonic()
 
     def watch() -> None:
-        while not over.wait(10):
-            for process in psutil.Process().children(recursive=True):
-                if process.cmdline()[-1:] == ["draftmark.load"]:
-                    print(f"load client: {process.memory_info().rss >> 20} MiB", flush=True)
+        while not over.wait(30):
+            held = [
+                f"{name} {process.memory_info().rss >> 20} MiB"
+                for process in psutil.Process().children(recursive=True)
+                for name in ("draftmark.load", "ours.py")
+                if any(word.endswith(name) for word in process.cmdline())
+            ]
+            print(f"after {time.monotonic() - begin:.0f} s: {', '.join(held)}", flush=True)
 
     watcher = threading.Thread(target=watch)
     if wanted:

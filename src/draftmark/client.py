@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from draftmark.errors import BadInput, RequestError
-from draftmark.schema import Request, RequestRecord, Speculation
+from draftmark.schema import Chunks, Request, RequestRecord, Speculation
 from draftmark.stream import DETAIL, Http, Transcript, server_message
 
 IN, OUT = 1, 4
@@ -192,6 +192,7 @@ class Exchange:
     """One request and what came back, as it came; times are nanoseconds of the monotonic clock."""
 
     __slots__ = (
+        "_closed",
         "_http",
         "_offset",
         "_parsed",
@@ -218,7 +219,7 @@ class Exchange:
         self.error: RequestError | None = None
         self.asked = self.start = self.touched = 0
         self._offset = 0
-        self._resent = False
+        self._resent = self._closed = False
         self._clear()
 
     def _clear(self) -> None:
@@ -254,6 +255,7 @@ class Exchange:
         """
         if self._http.chunked and not closed and self._tail() == _LAST_CHUNK:
             return True
+        self._closed = closed
         self._parse()
         if closed:
             self._http.end()
@@ -303,19 +305,28 @@ class Exchange:
         self._clear()
         return True
 
-    def stow(self) -> list[bytes]:
-        """Give up what arrived, to be given back by ``restore``."""
-        log = self.log
-        self._clear()
-        return log
+    def stowed(self) -> list[Any]:
+        """All that there is to know of it once it is over, besides the request; of plain values."""
+        self._http.close()
+        error = self.error and (self.error.kind, self.error.message)
+        return [self.asked, self.start, self.due, self._offset, self._closed, error, self.log]
 
-    def restore(self, log: list[bytes]) -> None:
-        """The reverse of ``stow``."""
-        self.log = log
+    @classmethod
+    def restored(cls, request: Request, stowed: list[Any]) -> "Exchange":
+        """The reverse of ``stowed``."""
+        exchange = cls(request, b"")
+        asked, start, due, offset, closed, error, log = stowed
+        exchange.asked, exchange.start, exchange.due = asked, start, due
+        exchange._offset, exchange._closed, exchange.log = offset, closed, log
+        exchange.error = error and RequestError(*error)
+        return exchange
 
     def answer(self) -> Http:
         """The answer, read as far as HTTP goes; raises RequestError where it is no HTTP."""
         self._parse()
+        self._http.close()
+        if self.error is None and self._closed:
+            self._http.end()
         if self.error is None and not self._http.complete:
             raise RequestError("bad-http", "what looked like the last chunk was not the end of the answer")
         return self._http
@@ -342,7 +353,7 @@ def record(exchange: Exchange, zero: int, speculation: SpeculationReader) -> Req
         start_s=(start - zero) / 1e9,
         sent_late_s=None if exchange.due is None else max(0, start - exchange.due) / 1e9,
         end_s=None if last is None else (last - start) / 1e9,
-        chunks=tuple(said.chunks),
+        chunks=Chunks(said.chunks),
         prompt_tokens=said.prompt_tokens,
         output_tokens=said.output_tokens,
         cached_tokens=said.cached_tokens,

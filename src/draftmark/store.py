@@ -35,6 +35,8 @@ from draftmark.schema import (
     RequestRecord,
     Service,
     ServiceResult,
+    chunks_in,
+    chunks_out,
 )
 
 if sys.version_info >= (3, 14):
@@ -42,6 +44,8 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+_line = msgspec.json.Encoder(enc_hook=chunks_out)
+_record = msgspec.json.Decoder(RequestRecord, dec_hook=chunks_in)
 Stored = TypeVar("Stored", CampaignInfo, CellResult, ServiceResult)
 
 
@@ -62,7 +66,7 @@ class ResultTree:
 
     def create(self, info: CampaignInfo) -> None:
         """Make the folder and write ``campaign.json``; an existing tree keeps its cells."""
-        self._write(self.root / "campaign.json", _sealed(info))
+        self._write(self.root / "campaign.json", [_sealed(info)])
 
     def set_aside(self) -> Path | None:
         """Rename the whole tree, so that a fresh one can take its place; None where there is none."""
@@ -93,21 +97,19 @@ class ResultTree:
 
     def write_service(self, result: ServiceResult) -> None:
         """Store one start of a service."""
-        self._write(self._folder(result.service.id) / "service.json", _sealed(result))
+        self._write(self._folder(result.service.id) / "service.json", [_sealed(result)])
 
     def write_cell(self, result: CellResult, records: Iterable[RequestRecord]) -> None:
         """Store a cell with its requests; the cell's file comes last and makes it count."""
         stem = self._folder(result.service) / result.cell.id
-        lines = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
-        packed = zstd.compress(lines, level=6)
-        self._write(stem.with_name(f"{result.cell.id}.requests.jsonl.zst"), packed)
-        result = msgspec.structs.replace(result, requests_sha256=hashlib.sha256(packed).hexdigest())
-        self._write(stem.with_name(f"{result.cell.id}.json"), _sealed(result))
+        digest = self._write(self._requests(result.service, result.cell.id), _packed(records))
+        result = msgspec.structs.replace(result, requests_sha256=digest)
+        self._write(stem.with_name(f"{result.cell.id}.json"), [_sealed(result)])
 
     def write_report(self, name: str, content: bytes) -> Path:
         """Store one file of the report and say where."""
         path = self.root / "report" / name
-        self._write(path, content)
+        self._write(path, [content])
         return path
 
     def journal(self, entry: Mapping[str, Any]) -> None:
@@ -147,8 +149,7 @@ class ResultTree:
             return found
         if found.cell.hash != cell.hash or found.service != service.id:
             return Unusable("measured under other settings")
-        packed = self._requests(service.id, cell.id)
-        if hashlib.sha256(packed).hexdigest() != found.requests_sha256:
+        if _digest(self._requests(service.id, cell.id)) != found.requests_sha256:
             return Unusable("its request records are missing or damaged")
         return found
 
@@ -160,9 +161,9 @@ class ResultTree:
     def records(self, service: str, cell: str) -> tuple[RequestRecord, ...]:
         """Every request of a cell; ResultError where they are damaged."""
         try:
-            lines = zstd.decompress(self._requests(service, cell)).splitlines()
-            return tuple(msgspec.json.decode(line, type=RequestRecord) for line in lines)
-        except (zstd.ZstdError, msgspec.DecodeError) as error:
+            with zstd.open(self._requests(service, cell)) as lines:
+                return tuple(map(_record.decode, lines))
+        except (zstd.ZstdError, EOFError, OSError, msgspec.DecodeError) as error:
             raise ResultError(f"{self._folder(service)}/{cell}: damaged request records ({error})") from error
 
     def load(self, matrix: Matrix, *, records: bool = False) -> CampaignResult:
@@ -183,34 +184,53 @@ class ResultTree:
             info=info, matrix=matrix, services=tuple(services), cells=tuple(cells), records=kept
         )
 
-    def _requests(self, service: str, cell: str) -> bytes:
-        try:
-            return (self._folder(service) / f"{cell}.requests.jsonl.zst").read_bytes()
-        except FileNotFoundError:
-            return b""
+    def _requests(self, service: str, cell: str) -> Path:
+        return self._folder(service) / f"{cell}.requests.jsonl.zst"
 
     def _folder(self, service: str) -> Path:
         return self.root / service
 
-    def _write(self, path: Path, data: bytes) -> None:
-        """Whole or not at all: temporary name, sync, rename."""
+    def _write(self, path: Path, parts: Iterable[bytes]) -> str:
+        """Whole or not at all: temporary name, sync, rename; gives the SHA-256 of what was written."""
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         with _translated(path):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with temporary.open("wb") as handle:
-                    _write_synced(handle, data)
+                    digest = _write_synced(handle, parts)
                 temporary.replace(path)
             except OSError:
                 with suppress(OSError):
                     temporary.unlink()
                 raise
+        return digest
 
 
-def _write_synced(handle: IO[bytes], data: bytes) -> None:
-    handle.write(data)
+def _write_synced(handle: IO[bytes], parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        handle.write(part)
+        digest.update(part)
     handle.flush()
     os.fsync(handle.fileno())
+    return digest.hexdigest()
+
+
+def _packed(records: Iterable[RequestRecord]) -> Iterator[bytes]:
+    """One line of JSON each, compressed, without ever having all of them in memory."""
+    packer = zstd.ZstdCompressor(level=6)
+    for record in records:
+        yield packer.compress(_line.encode(record) + b"\n")
+    yield packer.flush()
+
+
+def _digest(path: Path) -> str | None:
+    """SHA-256 of a file's content; None where it cannot be read."""
+    try:
+        with path.open("rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class Http:
         self.bodies: list[Timed] = []
         self._sized = False
         self._time = 0
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: Any = httptools.HttpResponseParser(self)
 
     def feed(self, time: int, data: bytes) -> None:
         """Take the next piece."""
@@ -55,9 +55,12 @@ class Http:
         self._let_go()
 
     def _let_go(self) -> None:
-        """The parser holds this object: without that cycle both go when the answer does."""
         if self.complete:
-            del self._parser
+            self.close()
+
+    def close(self) -> None:
+        """Take no more: the parser holds this object, and without that cycle both go when the answer does."""
+        self._parser = None
 
     def end(self) -> None:
         """The server closed the connection; raises RequestError of kind ``cut`` if it owed more."""

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from draftmark.compare.pairs import Key, Pair, Side, keyed, paired
-from draftmark.metrics import whole_text
 from draftmark.schema import Cell, Chunk, Lossless, Losslessness, RequestRecord
 
 NEAR_TIE = 0.1
@@ -61,7 +60,7 @@ def _comparable(pairs: Sequence[Pair]) -> Iterator[Pair]:
         session = pair.key[0], pair.key[2]
         if session not in parted:
             yield pair
-        if pair.base.turn is not None and whole_text(pair.base) != whole_text(pair.other):
+        if pair.base.turn is not None and pair.base.chunks.whole_text != pair.other.chunks.whole_text:
             parted.add(session)
 
 
@@ -78,7 +77,7 @@ def _parting(base: Sequence[object], other: Sequence[object]) -> int:
 
 
 def _said(record: RequestRecord, tokens: bool) -> Sequence[object]:
-    return _ids(record) if tokens else whole_text(record)
+    return _ids(record) if tokens else record.chunks.whole_text
 
 
 def _ids(record: RequestRecord) -> tuple[int, ...]:
@@ -106,6 +105,6 @@ def _at(record: RequestRecord, place: int, tokens: bool) -> Chunk | None:
 
 def _shown(pair: Pair, place: int, tokens: bool) -> tuple[str, int, str, str]:
     """The prompt, the place, and what each side said from there."""
-    texts = whole_text(pair.base), whole_text(pair.other)
+    texts = pair.base.chunks.whole_text, pair.other.chunks.whole_text
     start = _parting(*texts) if tokens else place
     return pair.key[0], place, texts[0][start : start + EXCERPT], texts[1][start : start + EXCERPT]

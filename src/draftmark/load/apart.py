@@ -15,14 +15,13 @@ from msgspec import structs
 
 from draftmark.errors import BadInput, DraftmarkError
 from draftmark.load.job import LoadJob
-from draftmark.load.messages import BAD, DONE, GO, JOB, PROGRESS, READY, RECORD, Messages, encode
+from draftmark.load.messages import BAD, DONE, GO, JOB, PROGRESS, READY, RECORD, Messages, encode, record
 from draftmark.schema import LoadHealth, LoadResult, RequestRecord, Work
 
 STREAMS_PER_WORKER = 512
 """More streams than this are split over several processes, on machines that have the cores for it."""
 
 _READ = 1 << 20
-_record = msgspec.msgpack.Decoder(RequestRecord)
 
 
 def measure_apart(
@@ -51,7 +50,6 @@ def split(job: LoadJob, count: int) -> list[LoadJob]:
 
 def _part(job: LoadJob, part: int, count: int) -> LoadJob:
     work = Work(
-        warmup=job.work.warmup[part::count],
         requests=job.work.requests[part::count],
         sessions=job.work.sessions[part::count],
     )
@@ -141,13 +139,13 @@ class _Gathering:
             self._take(worker, kind, payload)
         if len(self._done) < len(self._workers):
             raise DraftmarkError(f"the load client ended early: {self._workers.complaint()}")
-        self._records.sort(key=lambda record: record.start_s)
+        self._records.sort(key=lambda each: each.start_s)
         durations, healths = zip(*self._done, strict=True)
         return LoadResult(records=tuple(self._records), duration_s=max(durations), health=together(healths))
 
     def _take(self, worker: int, kind: bytes, payload: bytes) -> None:
         if kind == RECORD:
-            self._records.append(_record.decode(payload))
+            self._records.append(record(payload))
         elif kind == PROGRESS:
             self._ended[worker] = msgspec.msgpack.decode(payload)
             self._on_progress(sum(self._ended))

@@ -13,6 +13,7 @@ class LoadJob(Struct, frozen=True, kw_only=True):
     service: Service
     served_name: str
     work: Work
+    """Its warm-up is a job of its own."""
     concurrency: int
     """Requests (or sessions) at a time; for open loop, the connections opened beforehand."""
     timeout_s: float

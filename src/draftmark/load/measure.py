@@ -1,4 +1,4 @@
-"""One cell's load in this process: warm up, start the clock, run, and only then read what came."""
+"""One cell's load in this process: connect, start the clock, run, and only then read what came."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping
@@ -10,15 +10,13 @@ from draftmark.engines import ENGINES
 from draftmark.load.job import LoadJob
 from draftmark.load.loop import LAG_STEP_NS, Limits, Loop
 from draftmark.load.schedule import Closed, Conversations, Open, Schedule
-from draftmark.load.shelf import Shelf
 from draftmark.schema import LoadHealth, LoadResult, Request, RequestRecord
 
 
 def measure(job: LoadJob, on_progress: Callable[[int], None] | None = None) -> LoadResult:
     """Run a cell here and now; ``on_progress`` gets the number of ended requests, four times a second.
 
-    The records are in the order of their start. The warm-up's are left out, unless it failed so often that
-    nothing was measured: then they are the result. Raises BadInput on a URL that is none.
+    The records are in the order of their start. Raises BadInput on a URL that is none.
     """
     run = Run(job)
     with _no_garbage_collection():
@@ -38,15 +36,9 @@ class Run:
         self.loop = Loop(self._to, Limits(job.timeout_s, job.stall_s, job.give_up))
 
     def go(self, clock: Callable[[], int], on_progress: Callable[[int], None]) -> None:
-        """Warm up, ask ``clock`` from when to count (it may wait for others), and run to the end."""
-        streams, loop = self._job.concurrency, self.loop
-        schedule, warmup = self._schedule(), Closed(self._job.work.warmup, streams, self._wire)
-        loop.connect(streams)
-        loop.run(warmup, lambda _: None)
-        if not loop.gave_up:
-            loop.shelf = Shelf()
-            loop.connect(streams)
-        loop.lags.clear()
+        """Connect, ask ``clock`` from when to count (it may wait for others), and run to the end."""
+        loop, schedule = self.loop, self._schedule()
+        loop.connect(self._job.concurrency)
         self._zero = clock()
         cpu = thread_time_ns()
         schedule.start(self._zero)

@@ -36,7 +36,7 @@ class Closed:
     """``streams`` requests at a time; the next one starts when one ends."""
 
     def __init__(self, requests: Sequence[Request], streams: int, wire: Wire) -> None:
-        self._waiting = deque(Exchange(request, wire(request)) for request in requests)
+        self._waiting = deque((request, wire(request)) for request in requests)
         self._streams = streams
 
     def start(self, zero: int) -> None:
@@ -44,7 +44,7 @@ class Closed:
 
     def take(self, now: int, running: int) -> Exchange | None:  # noqa: ARG002 - the contract's
         """The next in order, while there are fewer than ``streams``."""
-        return self._waiting.popleft() if self._waiting and running < self._streams else None
+        return Exchange(*self._waiting.popleft()) if self._waiting and running < self._streams else None
 
     def wake(self) -> int | None:
         """Never."""
@@ -67,20 +67,24 @@ class Open(Closed):
 
     def __init__(self, requests: Sequence[Request], wire: Wire) -> None:
         super().__init__(sorted(requests, key=lambda request: request.send_at_s or 0.0), 0, wire)
+        self._zero = 0
 
     def start(self, zero: int) -> None:
         """Times are counted from here."""
-        for exchange in self._waiting:
-            exchange.due = zero + round((exchange.request.send_at_s or 0.0) * 1e9)
+        self._zero = zero
 
     def take(self, now: int, running: int) -> Exchange | None:  # noqa: ARG002 - the contract's
         """The next in order, once its time has come."""
         due = self.wake()
-        return self._waiting.popleft() if due is not None and due <= now else None
+        if due is None or due > now:
+            return None
+        exchange = Exchange(*self._waiting.popleft())
+        exchange.due = due
+        return exchange
 
     def wake(self) -> int | None:
         """When the next one is due."""
-        return self._waiting[0].due if self._waiting else None
+        return self._zero + round((self._waiting[0][0].send_at_s or 0.0) * 1e9) if self._waiting else None
 
 
 class Conversations:
@@ -92,7 +96,7 @@ class Conversations:
     def __init__(
         self, sessions: Sequence[Session], streams: int, wire: Wire, read: Callable[[Exchange], RequestRecord]
     ) -> None:
-        self._waiting = deque(Exchange(request, wire(request)) for request in map(first_turn, sessions))
+        self._waiting = deque((request, wire(request)) for request in map(first_turn, sessions))
         self._sessions = {session.id: session for session in sessions}
         self._next: deque[Exchange] = deque()
         self._streams = streams
@@ -106,7 +110,7 @@ class Conversations:
         """A session's next turn before a new session."""
         if self._next:
             return self._next.popleft()
-        return self._waiting.popleft() if self._waiting and running < self._streams else None
+        return Exchange(*self._waiting.popleft()) if self._waiting and running < self._streams else None
 
     def wake(self) -> int | None:
         """Never."""

@@ -4,12 +4,16 @@ import marshal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from math import ceil
 from typing import IO
 
 from draftmark.client import Exchange
+from draftmark.schema import Request
 
 IN_MEMORY = 64 << 20
 """Bytes of answers."""
+HASTE = 64
+"""Of so many that wait one goes into the file at a time, which takes a fraction of a millisecond."""
 
 
 class Shelf:
@@ -28,8 +32,8 @@ class Shelf:
         (self._kept if self._room > 0 else self._excess).append(exchange)
 
     def tidy(self) -> None:
-        """Put one of those that wait into the file: a fraction of a millisecond, between two polls."""
-        if self._excess:
+        """Put some of those that wait into the file, between two polls: the more of them, the more wait."""
+        for _ in range(ceil(len(self._excess) / HASTE)):
             self._overflow = self._overflow or _Overflow()
             self._overflow.put(self._excess.popleft())
 
@@ -57,17 +61,16 @@ class _Overflow:
         self._pack: Callable[[bytes, int], bytes] = zstd.compress
         self._unpack: Callable[[bytes], bytes] = zstd.decompress
         self._file: IO[bytes] = TemporaryFile()  # noqa: SIM115 - closed when all is taken
-        self._put: deque[tuple[Exchange, int]] = deque()
+        self._put: deque[tuple[Request, int]] = deque()
 
     def put(self, exchange: Exchange) -> None:
-        data = self._pack(marshal.dumps(exchange.stow()), 1)
+        data = self._pack(marshal.dumps(exchange.stowed()), 1)
         self._file.write(data)
-        self._put.append((exchange, len(data)))
+        self._put.append((exchange.request, len(data)))
 
     def take_all(self) -> Iterator[Exchange]:
         self._file.seek(0)
         while self._put:
-            exchange, size = self._put.popleft()
-            exchange.restore(marshal.loads(self._unpack(self._file.read(size))))
-            yield exchange
+            request, size = self._put.popleft()
+            yield Exchange.restored(request, marshal.loads(self._unpack(self._file.read(size))))
         self._file.close()

@@ -13,7 +13,6 @@ from draftmark.metrics.records import (
     steady_tok_s,
     steady_window,
     tau,
-    whole_text,
     within,
 )
 from draftmark.metrics.table import METRICS, REQUEST_METRICS, Metric
@@ -31,6 +30,5 @@ __all__ = [
     "steady_tok_s",
     "steady_window",
     "tau",
-    "whole_text",
     "within",
 ]

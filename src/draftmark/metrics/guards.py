@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from draftmark.metrics.records import completed, peak, token_chunks
+from draftmark.metrics.records import completed, peak
 from draftmark.schema import Cell, Flag, LoadHealth, LoadResult, RequestRecord, Speculation
 
 CACHED_SHARE = 0.10
@@ -133,8 +133,8 @@ def _capped(
 
 def _decoding(record: RequestRecord) -> tuple[float, float]:
     """From its first to its last token, in seconds of the cell."""
-    chunks = token_chunks(record)
-    return record.start_s + chunks[0].t_s, record.start_s + chunks[-1].t_s
+    times = record.chunks.token_times_s
+    return record.start_s + times[0], record.start_s + times[-1]
 
 
 def _synthetic(synthetic: bool) -> Iterator[Flag]:

@@ -8,7 +8,7 @@ from math import fsum, log
 from draftmark import stats
 from draftmark.metrics.loops import loop_length
 from draftmark.metrics.table import SUMMARIES
-from draftmark.schema import Cell, Chunk, LoadResult, RequestRecord, Role, Speculation
+from draftmark.schema import Cell, LoadResult, RequestRecord, Role, Speculation
 
 Window = tuple[tuple[float, float], ...]
 """Spans (begin, end) in seconds of the cell, in order."""
@@ -16,18 +16,18 @@ Window = tuple[tuple[float, float], ...]
 
 def of_request(record: RequestRecord) -> dict[str, float]:
     """One request's numbers, keys of ``REQUEST_METRICS``, times in seconds; empty if no token arrived."""
-    chunks = token_chunks(record)
-    if not chunks:
+    times = record.chunks.token_times_s
+    if not times:
         return {}
     late = record.sent_late_s or 0.0
-    spoken = next((chunk.t_s + late for chunk in chunks if chunk.text), None)
-    first = _first_tokens(chunks[0])
-    tpot = _tpot(record, chunks, first)
+    spoken = next((chunk.t_s + late for chunk in record.chunks if chunk.text and chunk.tokens != 0), None)
+    first = next(count for count in record.chunks.counts if count != 0) or 1
+    tpot = _tpot(record, times[-1] - times[0], first)
     length = tau(record.speculation)
     return _known(
-        ttft_s=chunks[0].t_s + late,
+        ttft_s=times[0] + late,
         ttfo_s=spoken,
-        e2e_s=chunks[-1].t_s + late,
+        e2e_s=times[-1] + late,
         n=record.output_tokens,
         n_first=first,
         tpot_s=tpot,
@@ -70,16 +70,7 @@ def measure(cell: Cell, result: LoadResult, speculation: Speculation | None) -> 
 
 def completed(records: Sequence[RequestRecord], role: Role = "measured") -> list[RequestRecord]:
     """The records of a role that ended well and hold at least one token."""
-    return [
-        record
-        for record in records
-        if record.role == role and record.ok and any(chunk.tokens != 0 for chunk in record.chunks)
-    ]
-
-
-def token_chunks(record: RequestRecord) -> list[Chunk]:
-    """The chunks that carry tokens."""
-    return [chunk for chunk in record.chunks if chunk.tokens != 0]
+    return [record for record in records if record.role == role and record.ok and record.chunks.token_times_s]
 
 
 def tau(speculation: Speculation | None) -> float | None:
@@ -182,14 +173,9 @@ def cached_share(records: Sequence[RequestRecord]) -> float | None:
 
 def loop_share(records: Sequence[RequestRecord]) -> float | None:
     """Share of the output's characters that lie in a repeating passage at the end of an answer."""
-    texts = [whole_text(record) for record in records]
+    texts = [record.chunks.whole_text for record in records]
     total = sum(map(len, texts))
     return sum(map(loop_length, texts)) / total if total else None
-
-
-def whole_text(record: RequestRecord) -> str:
-    """All that was generated, reasoning and answer in the order of arrival."""
-    return "".join([chunk.reasoning + chunk.text for chunk in record.chunks])
 
 
 def _totals(done: Sequence[RequestRecord]) -> dict[str, float]:
@@ -213,9 +199,7 @@ def _summaries(done: Sequence[RequestRecord], requests: Sequence[Mapping[str, fl
         "ttfo": _column(requests, "ttfo_s"),
         "tpot": _column(requests, "tpot_s"),
         "e2el": _column(requests, "e2e_s"),
-        "icl": [
-            later.t_s - earlier.t_s for record in done for earlier, later in pairwise(token_chunks(record))
-        ],
+        "icl": [b - a for record in done for a, b in pairwise(record.chunks.token_times_s)],
     }
     # Sorted once, which makes sorting again for each percentile cheap.
     milliseconds = {name: sorted(1e3 * value for value in values) for name, values in families.items()}
@@ -235,34 +219,27 @@ def _pooled_tpot(requests: Sequence[Mapping[str, float]]) -> float | None:
     return fsum(r["e2e_s"] - r["ttft_s"] for r in decoded) / tokens if tokens else None
 
 
-def _tpot(record: RequestRecord, chunks: Sequence[Chunk], first: int) -> float | None:
+def _tpot(record: RequestRecord, decode_s: float, first: int) -> float | None:
     """Seconds per token after the first chunk; None where there are none, or no time passed."""
-    decode = chunks[-1].t_s - chunks[0].t_s
-    if record.output_tokens is None or record.output_tokens <= first or decode <= 0:
+    if record.output_tokens is None or record.output_tokens <= first or decode_s <= 0:
         return None
-    return decode / (record.output_tokens - first)
-
-
-def _first_tokens(chunk: Chunk) -> int:
-    """Tokens of a first chunk: where the engine says nothing it is one."""
-    return chunk.tokens or len(chunk.ids) or 1
+    return decode_s / (record.output_tokens - first)
 
 
 def _arrivals(record: RequestRecord) -> Iterator[tuple[float, float]]:
     """When, in seconds of the cell, and how many tokens arrived with each chunk."""
-    chunks = token_chunks(record)
-    told = [chunk.tokens or len(chunk.ids) or None for chunk in chunks]
+    told = [count for count in record.chunks.counts if count != 0]
     if told[0] is None and len(told) > 1:
         told[0] = 1
     rest = max((record.output_tokens or 0) - sum(tokens or 0 for tokens in told), 0)
     each = rest / max(told.count(None), 1)
-    for chunk, tokens in zip(chunks, told, strict=True):
-        yield record.start_s + chunk.t_s, each if tokens is None else tokens
+    for t_s, tokens in zip(record.chunks.token_times_s, told, strict=True):
+        yield record.start_s + t_s, each if tokens is None else tokens
 
 
 def _end(record: RequestRecord) -> float:
     """When, in seconds of the cell, a completed request's last token arrived."""
-    return record.start_s + token_chunks(record)[-1].t_s
+    return record.start_s + record.chunks.token_times_s[-1]
 
 
 def _over(amount: float | None, duration: float) -> float | None:

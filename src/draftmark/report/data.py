@@ -212,8 +212,8 @@ def request_row(service: Service | None, key: str, record: RequestRecord) -> dic
         "accepted": said.accepted if said else None,
         "drafted": said.drafted if said else None,
         "text": storable(record.text),
-        "reasoning": storable("".join(chunk.reasoning for chunk in record.chunks)),
-        "chunk_t_s": [chunk.t_s for chunk in record.chunks],
+        "reasoning": storable(record.chunks.reasoning),
+        "chunk_t_s": list(record.chunks.t_s),
         "chunk_tokens": [chunk.tokens for chunk in record.chunks],
     }
 

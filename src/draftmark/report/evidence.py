@@ -78,7 +78,6 @@ def diagnosis(found: Diagnosis | None) -> Json | None:
 def request(record: RequestRecord, text_limit: int, arrivals_limit: int) -> Json:
     """One request: its numbers, its text, and when its chunks arrived (seconds after its start)."""
     numbers = of_request(record)
-    reasoning = "".join(chunk.reasoning for chunk in record.chunks)
     every = max(1, ceil(len(record.chunks) / arrivals_limit)) if arrivals_limit else 0
     return {
         "id": record.request,
@@ -97,8 +96,8 @@ def request(record: RequestRecord, text_limit: int, arrivals_limit: int) -> Json
         "error": record.error,
         "errorDetail": trimmed(record.error_detail, text_limit),
         "text": trimmed(record.text, text_limit),
-        "reasoning": trimmed(reasoning, text_limit),
-        "arrivals": [round(chunk.t_s, 4) for chunk in record.chunks[::every]] if every else [],
+        "reasoning": trimmed(record.chunks.reasoning, text_limit),
+        "arrivals": [round(t_s, 4) for t_s in record.chunks.t_s[::every]] if every else [],
         "every": every,
     }
 

@@ -7,6 +7,7 @@ History of the stored format:
     1  (2026-11) first
 """
 
+from draftmark.schema.chunks import Chunk, Chunks, chunks_in, chunks_out
 from draftmark.schema.common import (
     PROMPT_KINDS,
     SCENARIOS,
@@ -41,7 +42,6 @@ from draftmark.schema.comparison import (
     Verdict,
 )
 from draftmark.schema.exchange import (
-    Chunk,
     LoadHealth,
     LoadResult,
     Message,
@@ -99,6 +99,7 @@ __all__ = [
     "Cell",
     "CellResult",
     "Chunk",
+    "Chunks",
     "Comparison",
     "ConcurrencyWorkload",
     "ContextWorkload",
@@ -155,4 +156,6 @@ __all__ = [
     "Work",
     "Workload",
     "WorkloadKind",
+    "chunks_in",
+    "chunks_out",
 ]

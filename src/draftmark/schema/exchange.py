@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from draftmark.schema.chunks import Chunks
 from draftmark.schema.common import Frozen, Role
 
 
@@ -57,25 +58,12 @@ class Session(Frozen, frozen=True, kw_only=True):
 
 
 class Work(Frozen, frozen=True, kw_only=True):
-    """What one cell sends: warm-up first, then either requests or sessions."""
+    """What one cell sends: either requests or sessions."""
 
     warmup: tuple[Request, ...] = ()
+    """To be sent before the clock starts, as a load of its own."""
     requests: tuple[Request, ...] = ()
     sessions: tuple[Session, ...] = ()
-
-
-class Chunk(Frozen, frozen=True, kw_only=True, array_like=True):
-    """One token-carrying piece of a stream."""
-
-    t_s: float
-    """Arrival, seconds after the request's start."""
-    text: str = ""
-    reasoning: str = ""
-    tokens: int | None = None
-    """Tokens in it, where the engine says so; never guessed."""
-    ids: tuple[int, ...] = ()
-    margins: tuple[float, ...] = ()
-    """Of each token, its log-probability over that of the runner-up, in nats, where they were asked for."""
 
 
 class Speculation(Frozen, frozen=True, kw_only=True):
@@ -115,7 +103,7 @@ class RequestRecord(Frozen, frozen=True, kw_only=True):
     """Open loop: how much later than planned it was sent."""
     end_s: float | None = None
     """Arrival of the last byte, seconds after ``start_s``."""
-    chunks: tuple[Chunk, ...] = ()
+    chunks: Chunks = Chunks()
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
@@ -131,7 +119,7 @@ class RequestRecord(Frozen, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """All text of the answer, reasoning excluded."""
-        return "".join(chunk.text for chunk in self.chunks)
+        return self.chunks.text
 
     @property
     def ok(self) -> bool:
