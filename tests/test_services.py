@@ -440,6 +440,7 @@ class FakeHost:
         self.ready_at, self.log, self.ends_on = ready_at, log or {}, ends_on
         self.signals: list[tuple[float, int]] = []
         self.leader = Process(1, "born")
+        self.gpu, self.gpu_delay, self.gpu_back_at = False, 0.0, 0.0
 
     def free_port(self) -> int:
         return 1
@@ -476,6 +477,14 @@ class FakeHost:
     def sleep(self, seconds: float) -> None:
         self.clock += seconds
 
+    def gpu_memory_used(self) -> list[int | None]:
+        """After the end of the process the driver needs so long to give its memory back."""
+        if not self.gpu:
+            return []
+        if self.running:
+            self.gpu_back_at = self.clock + self.gpu_delay
+        return [10 << 30 if self.clock < self.gpu_back_at else 1 << 20, None]
+
     def machine(self) -> dict[str, Any]:
         return {}
 
@@ -495,6 +504,21 @@ def test_never_ready_is_explained(tmp_path: Path) -> None:
     assert "server.ready_timeout_s (now 600)" in failure.value.hint
     assert failure.value.log_tail == "loaded weights\nloaded cache\nstuck"
     assert told[-1].state is State.FAILED
+
+
+@pytest.mark.parametrize(
+    ("delay", "told_at_last"), [(8.0, "stopped"), (99.0, "stopped; GPU memory is still taken")]
+)
+def test_a_stop_waits_for_the_gpus_memory(tmp_path: Path, delay: float, told_at_last: str) -> None:
+    """A server is stopped when its GPU memory is free again; memory that stays taken is told."""
+    host = FakeHost(ready_at=1)
+    host.gpu, host.gpu_delay = True, delay
+    told: list[Progress] = []
+    with on_fake(tmp_path, host, told) as running:
+        running.host.gpu_memory_used()
+        ready_s = host.clock
+    assert told[-1].text == told_at_last
+    assert min(delay, 30) <= host.clock - ready_s < min(delay, 30) + 1
 
 
 def test_a_long_wait_is_told(tmp_path: Path) -> None:

@@ -93,6 +93,9 @@ class Host(Protocol):
     def sleep(self, seconds: float) -> None:
         """Wait."""
 
+    def gpu_memory_used(self) -> Sequence[int | None]:
+        """Bytes in use of each GPU, by whomever; None where that is not told."""
+
     def machine(self) -> dict[str, Any]:
         """Facts of the machine, as JSON: cores, memory, GPUs, system."""
 
@@ -224,6 +227,10 @@ class Local:
     def sleep(self, seconds: float) -> None:
         """See Host."""
         time.sleep(seconds)
+
+    def gpu_memory_used(self) -> Sequence[int | None]:
+        """See Host."""
+        return gpu_memory_used()
 
     def machine(self) -> dict[str, Any]:
         """See Host."""
@@ -363,10 +370,23 @@ def _cpu_model() -> str:
 
 def gpus() -> list[dict[str, Any]]:
     """Name, memory in bytes and driver of each GPU that ``nvidia-smi`` lists; empty without it."""
+    return [
+        {"name": name, "memory_bytes": _bytes(mib), "driver": driver}
+        for name, mib, driver in _of_gpus("name", "memory.total", "driver_version")
+    ]
+
+
+def gpu_memory_used() -> tuple[int | None, ...]:
+    """Bytes in use of each GPU, by whomever; None where ``nvidia-smi`` does not say, empty without it."""
+    return tuple(_bytes(mib) for (mib,) in _of_gpus("memory.used"))
+
+
+def _of_gpus(*columns: str) -> list[list[str]]:
+    """A row for each GPU; none where there is no ``nvidia-smi``, or it fails."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
-    query = [program, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
+    query = [program, f"--query-gpu={','.join(columns)}", "--format=csv,noheader,nounits"]
     try:
         output = subprocess.run(
             query,
@@ -379,7 +399,8 @@ def gpus() -> list[dict[str, Any]]:
     except (OSError, subprocess.SubprocessError):
         return []
     rows = [[cell.strip() for cell in line.split(",")] for line in output.stdout.splitlines()]
-    return [
-        {"name": name, "memory_bytes": int(mib) * 2**20 if mib.isdigit() else None, "driver": driver}
-        for name, mib, driver in (row for row in rows if len(row) == 3)
-    ]
+    return [row for row in rows if len(row) == len(columns)]
+
+
+def _bytes(mib: str) -> int | None:
+    return int(mib) * 2**20 if mib.isdigit() else None

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -30,6 +30,9 @@ GRACE_S = 30.0
 _ORPHAN_GRACE_S = 5.0
 _KILL_S = 20.0
 _PORT_S = 10.0
+_GPU_S = 30.0
+_GPU_SLACK = 256 << 20
+"""Bytes that other programs may have taken meanwhile."""
 _ANSWER_S = 5.0
 _REMIND_S = 15.0
 
@@ -121,6 +124,7 @@ class Server:
     """Leader of the server's process tree."""
     _record: "Record | None" = field(default=None, init=False)
     _started_s: float = field(default=0.0, init=False)
+    _gpu_before: Sequence[int | None] = field(default=(), init=False)
     _log: LogReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -148,6 +152,7 @@ class Server:
         self._move(Event.START, "starting")
         if not self.host.port_is_free(self.port):
             raise ServiceError(f"{self.service}: port {self.port} is taken by another program")
+        self._gpu_before = self.host.gpu_memory_used()
         with interrupts_held():
             record = Record(service=self.service, host=self.host.name, port=self.port, log=str(self.log_path))
             record.write()
@@ -210,10 +215,21 @@ class Server:
                 self.exit_status = self.host.reap(self.process) if self.process else None
                 self._record.remove()
                 self._record = None
+            # A driver gives a dead process's memory back late; the next server would find it taken.
+            memory_back = wait(self.host, lambda: hurried() or self._gpu_memory_is_back(), _GPU_S)
             if self.state is State.STOPPING:
                 freed = wait(self.host, lambda: self.host.port_is_free(self.port), _PORT_S)
-                self._move(Event.END, "stopped" if freed else f"stopped; port {self.port} is still taken")
+                taken = [f"port {self.port}"] * (not freed) + ["GPU memory"] * (not memory_back)
+                self._move(Event.END, "; ".join(("stopped", *(f"{what} is still taken" for what in taken))))
         return self.exit_status
+
+    def _gpu_memory_is_back(self) -> bool:
+        """Whether each GPU holds no more than before the start, as far as that is told."""
+        now = self.host.gpu_memory_used() if self._gpu_before else ()
+        known = (
+            (a, b) for a, b in zip(self._gpu_before, now, strict=False) if a is not None and b is not None
+        )
+        return all(used <= before + _GPU_SLACK for before, used in known)
 
     @property
     def elapsed_s(self) -> float:

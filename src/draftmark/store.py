@@ -4,6 +4,7 @@
     DIR/journal.jsonl                  what happened when; explains, never decides
     DIR/SERVICE/service.json           one start of a server
     DIR/SERVICE/server.log
+    DIR/SERVICE/telemetry.csv          each GPU once a second, while the server was ready
     DIR/SERVICE/CELL.json              one measured cell
     DIR/SERVICE/CELL.requests.jsonl.zst
 

@@ -21,6 +21,7 @@ from draftmark.hosts import Host
 from draftmark.memory import predictions
 from draftmark.schema import Diagnosis, Scalar, Service, ServiceResult
 from draftmark.store import ResultTree
+from draftmark.telemetry import GpuWatch
 
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 PAGE_S = 30.0
@@ -133,7 +134,8 @@ def _started(stored: ServiceResult, site: Site, on_progress: OnProgress) -> Iter
                 warnings=warnings(_log(server), service.engine.kind),
             )
             site.tree.write_service(stored)
-            yield _ready(stored, server)
+            with GpuWatch(server.log_path.with_name("telemetry.csv")):
+                yield _ready(stored, server)
         if server.state is services.State.FAILED:
             stored = replace(stored, status="failed", diagnosis=died(service, server))
     except ServiceError as error:
