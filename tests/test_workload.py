@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from draftmark.errors import BadInput
-from draftmark.schema import PROMPT_KINDS, Cell, Chunk, PromptKind, RequestRecord
+from draftmark.schema import PROMPT_KINDS, Cell, Chunk, Chunks, PromptKind, RequestRecord
 from draftmark.workload import Tokenizer, check, prompts_used, rounds, sane_share, work
 from draftmark.workload.arithmetic import ANSWERS
 from draftmark.workload.arrivals import arrivals
@@ -147,16 +147,19 @@ def solve(made: Prompt) -> str:
 
 @pytest.mark.parametrize("kind", ["sorting", "arithmetic", "json"])
 def test_right_and_wrong_answers(kind: PromptKind) -> None:
-    """A right answer is told from one that is off by a little; a cut one is never called wrong."""
+    """A right answer is told from one that is off by a little; a cut one by what it finished."""
     for index in range(2 * len(bases(kind))):
         made, other = prompt(kind, index, 5), prompt(kind, index + len(bases(kind)), 5)
         right = solve(made)
         assert check(made.id, right) is True
-        assert check(made.id, right, cut=True) is True
+        assert check(made.id, f"{right} and so on", cut=True) is (None if kind == "sorting" else True)
         assert check(made.id, right[: len(right) // 2]) is False
         assert check(made.id, right[: len(right) // 2], cut=True) is None
         if kind != "json":
             assert check(other.id, right) is False
+        if kind == "arithmetic":
+            assert check(other.id, right, cut=True) is False
+            assert check(made.id, right.rstrip("*"), cut=True) is None
 
 
 @pytest.mark.parametrize(
@@ -173,6 +176,26 @@ def test_right_and_wrong_answers(kind: PromptKind) -> None:
 def test_code_answers(text: str, verdict: bool | None) -> None:
     """Python blocks are judged once closed; other languages and no code at all are not judged."""
     assert check(prompt("code", 0, 0).id, text) is verdict
+    whole = "```python\nok = 1\n```\n"
+    assert check(prompt("code", 0, 0).id, f"{whole}{text}", cut=True) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ('{"a": "}", "b": {"c": 1}} {"x": ', False),
+        ('Here: {KEYS} and {"a": 1}', True),
+        ('{"a": [1, 2', None),
+        ('{"a": "never closed} ', None),
+        ("{not json} {KEYS}", False),
+        ("no object", None),
+    ],
+)
+def test_a_cut_object_is_judged_once_it_is_closed(text: str, verdict: bool | None) -> None:
+    """The first thing in braces decides when it ends; one that does not says nothing."""
+    made = prompt("json", 0, 0)
+    right = json.dumps(dict.fromkeys(made.keys, 1))
+    assert check(made.id, text.replace("{KEYS}", right), cut=True) is verdict
 
 
 @pytest.mark.parametrize("identity", ["creative-3-s0", "code-w0-s0", "context-3k-0-s0", "nonsense", ""])
@@ -290,23 +313,25 @@ def answered(prompt_id: str, text: str, finish_reason: str) -> RequestRecord:
         kind="arithmetic",
         role="measured",
         start_s=0.0,
-        chunks=(Chunk(t_s=0.1, text=text),),
+        chunks=Chunks([Chunk(t_s=0.1, text=text)]),
         finish_reason=finish_reason,
         max_tokens=64,
     )
 
 
 def test_only_answers_that_can_be_wrong_are_counted() -> None:
-    """What was cut, and what has no right answer, says nothing of sanity."""
+    """What was cut before it was said, and what has no right answer, says nothing of sanity."""
     right = f"Answer: {prompt('arithmetic', 0, 0).answer}"
     told = [
         answered("arithmetic-0-s0", right, "stop"),
         answered("arithmetic-0-s0", "Answer: none", "stop"),
-        answered("arithmetic-0-s0", right, "length"),
+        answered("arithmetic-0-s0", right, "length"),  # more digits could follow
+        answered("arithmetic-0-s0", f"{right}\nAnswer: 1", "length"),
+        answered("arithmetic-0-s0", f"Answer: 1\n{right}\n", "length"),
         answered("creative-0-s0", "Once upon a time.", "stop"),
     ]
     assert sane_share(told) == 0.5
-    assert sane_share(told[2:]) is None
+    assert sane_share([told[2], told[5]]) is None
 
 
 def test_single_stream_cell() -> None:

@@ -12,13 +12,25 @@ from draftmark.workload.contexts import hidden_number
 from draftmark.workload.prompts import Prompt, recall
 
 FENCE = re.compile(r"^```[ \t]*(\w*)[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+ANSWER_LINE = re.compile(r"^\W*answer\W{0,9}?(-?\d+)\b(?=.)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
 NUMBER_AFTER_ANSWER = re.compile(r"answer\W{0,9}?(-?\d+)", re.IGNORECASE)
+STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}]')
 SEPARATOR = re.compile(r"(?<=\d)[,' \u00a0\u202f](?=\d{3}(?!\d))")
 
 
 def _arithmetic(prompt: Prompt, text: str) -> bool:
-    plain = SEPARATOR.sub("", text).replace("−", "-")
-    return str(prompt.answer) in NUMBER_AFTER_ANSWER.findall(plain)
+    return str(prompt.answer) in NUMBER_AFTER_ANSWER.findall(_plain(text))
+
+
+def _first_answer(prompt: Prompt, text: str) -> bool | None:
+    """Whether the first line that says "Answer:", as was asked for, has the right number."""
+    found = ANSWER_LINE.search(_plain(text))
+    return found and found[1] == str(prompt.answer)
+
+
+def _plain(text: str) -> str:
+    """Numbers without separators, with the minus that Python knows."""
+    return SEPARATOR.sub("", text).replace("−", "-")
 
 
 def _sorted(prompt: Prompt, text: str) -> bool:
@@ -42,53 +54,73 @@ def _json(prompt: Prompt, text: str) -> bool:
     return any(set(prompt.keys) <= found.keys() for found in _objects(text))
 
 
+def _first_object(prompt: Prompt, text: str) -> bool | None:
+    """Whether the first thing in braces that ends is JSON with the asked-for keys."""
+    braced = _braced(text)
+    if braced is None:
+        return None
+    with suppress(ValueError):
+        return set(prompt.keys) <= set(json.loads(braced))
+    return False
+
+
+def _braced(text: str) -> str | None:
+    """From the first brace to the one that closes it, those within strings aside."""
+    begin, depth = text.find("{"), 0
+    for part in STRING_OR_BRACE.finditer(text, begin) if begin >= 0 else ():
+        depth += {"{": 1, "}": -1}.get(part[0], 0)
+        if depth == 0:
+            return text[begin : part.end()]
+    return None
+
+
 def _code(_: Prompt, text: str) -> bool | None:
     """All Python blocks that were closed can be compiled; None where there is no such block."""
-    blocks = [body for language, body in FENCE.findall(text) if language.lower() in ("python", "py")]
-    if not blocks:
-        return None
+    blocks = _blocks(text)
+    return all(map(_parses, blocks)) if blocks else None
+
+
+def _first_block(_: Prompt, text: str) -> bool | None:
+    """The same of the first such block."""
+    return next(map(_parses, _blocks(text)), None)
+
+
+def _blocks(text: str) -> list[str]:
+    return [body for language, body in FENCE.findall(text) if language.lower() in ("python", "py")]
+
+
+def _parses(block: str) -> bool:
     try:
-        for block in blocks:
-            ast.parse(block)
+        ast.parse(block)
     except (SyntaxError, ValueError):
         return False
     return True
 
 
-CHECKS: Mapping[str, Callable[[Prompt, str], bool | None]] = {
-    "arithmetic": _arithmetic,
-    "sorting": _sorted,
-    "json": _json,
-    "code": _code,
-}
+Check = Callable[[Prompt, str], bool | None]
+CHECKS: Mapping[str, Check] = {"arithmetic": _arithmetic, "sorting": _sorted, "json": _json, "code": _code}
+CUT_CHECKS: Mapping[str, Check] = {"arithmetic": _first_answer, "json": _first_object, "code": _first_block}
+"""Of answers that go on to their token limit: by what they said first and to its end, right or wrong."""
 
 
 def check(prompt_id: str, text: str, *, cut: bool = False) -> bool | None:
     """Whether an answer is right; None where nothing can be said.
 
     Arithmetic has the right number after the word "answer", sorting the list in order, json an object with
-    the asked-for keys, code Python blocks that parse. An answer that was ``cut`` at its token limit may be
-    right, never wrong; a context's answer has the number that its note holds.
+    the asked-for keys, code Python blocks that parse, a context the number that its note holds. An answer
+    that was ``cut`` at its token limit is judged by the first answer, object or block that it finished;
+    sorting and contexts not at all, as more of the text could still make them right.
     """
-    verdict = _verdict(prompt_id, text)
-    return None if cut and verdict is False else verdict
+    prompt, kind = recall(prompt_id), prompt_id.partition("-")[0]
+    number = hidden_number(prompt_id)
+    if number is not None:
+        return None if cut else str(number) in SEPARATOR.sub("", text)
+    checker = (CUT_CHECKS if cut else CHECKS).get(kind)
+    return checker(prompt, text) if prompt and checker else None
 
 
 def sane_share(records: Sequence[RequestRecord]) -> float | None:
-    """Share of right answers among those that can be checked; None where there are none.
-
-    Only answers that the model ended itself count: of the others none can be wrong, so their share would
-    be 1 whatever they say.
-    """
-    checks = [check(record.prompt_id, record.text) for record in records if record.finish_reason == "stop"]
+    """Share of right answers among those that can be checked; None where there are none."""
+    checks = [check(record.prompt_id, record.text, cut=record.finish_reason != "stop") for record in records]
     told = [right for right in checks if right is not None]
     return sum(told) / len(told) if told else None
-
-
-def _verdict(prompt_id: str, text: str) -> bool | None:
-    number = hidden_number(prompt_id)
-    if number is not None:
-        return str(number) in SEPARATOR.sub("", text)
-    prompt = recall(prompt_id)
-    checker = CHECKS.get(prompt_id.partition("-")[0])
-    return checker(prompt, text) if prompt and checker else None
