@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from draftmark.campaign.rounds import in_rounds, merged
 from draftmark.metrics import decode_half_width, measure
-from draftmark.schema import Cell, Chunk, LoadHealth, LoadResult, Request, RequestRecord, Work
+from draftmark.schema import Cell, Chunk, Chunks, LoadHealth, LoadResult, Request, RequestRecord, Work
 
 HEALTH = LoadHealth(cpu_share=0.1)
 
@@ -19,7 +19,7 @@ def record(number: int, start_s: float, seconds: float, tokens: int = 11) -> Req
         kind="code",
         role="measured",
         start_s=start_s,
-        chunks=(Chunk(t_s=0.0, text="a", tokens=1), Chunk(t_s=seconds, text="b", tokens=tokens - 1)),
+        chunks=Chunks([Chunk(t_s=0.0, text="a", tokens=1), Chunk(t_s=seconds, text="b", tokens=tokens - 1)]),
         output_tokens=tokens,
         max_tokens=tokens,
     )
