@@ -97,12 +97,19 @@ class Campaign:
             return True
         if found is None or (found.status != "ok" and not self.keep_failed):
             return True
+        if service.repeats and self._goes_on(service.phase):
+            self._emit(events.CellAgain(service, cell, "more of its phase is measured now"))
+            return True
         if found.status == "ok":
             self._pace = self._pace.measured(cell, found.wall_s or found.duration_s)
         self.outcome.kept += found.status == "ok"
         self.outcome.failed += found.status != "ok"
         self._emit(events.CellKept(service, found))
         return False
+
+    def _goes_on(self, phase: str) -> bool:
+        """Whether anything of a phase is to be measured: what repeats its baseline comes last."""
+        return any(self._todo.get(s.id) for s in self.matrix.services if s.phase == phase and not s.repeats)
 
     def _serve(self, service: Service) -> None:
         """Start a service, again if it dies, until each of its cells is measured or has failed."""

@@ -40,11 +40,17 @@ def _phase(name: str, services: Sequence[Service], times: Estimate) -> Iterator[
     yield f"  cells: {' '.join(grid)}"
     width = max(len(service.id) for service in services)
     for service in services:
-        missing = [cell for cell in grid if cell not in {own.id for own in service.cells}]
-        note = f"without {_names(missing)}" if missing else "all"
-        mark = "  (baseline)" if service.baseline else ""
         time = duration(times.services[service.id])
-        yield f"  {service.id:<{width}}  {time:>12}  {len(service.cells):>3} cells, {note}{mark}"
+        yield f"  {service.id:<{width}}  {time:>12}  {len(service.cells):>3} cells, {_share(service, grid)}"
+
+
+def _share(service: Service, grid: Sequence[str]) -> str:
+    """Which of its phase's cells a service has, and whether it is the baseline."""
+    own = [cell.id for cell in service.cells]
+    if service.repeats:
+        return f"{_names(own)}  (baseline again)"
+    missing = [cell for cell in grid if cell not in own]
+    return (f"without {_names(missing)}" if missing else "all") + "  (baseline)" * service.baseline
 
 
 def _dropped(matrix: Matrix) -> Iterator[str]:
@@ -91,8 +97,11 @@ def status_text(matrix: Matrix, cells: Iterable[CellResult], problems: Mapping[s
         results = by_service[service.id]
         good = sum(result.status == "ok" for result in results)
         failed = len(results) - good
-        yield f"  {service.id:<{width}}  {good}/{len(service.cells)}" + (
-            f"  {failed} failed" if failed else ""
+        again = "  (baseline again)" if service.repeats else ""
+        yield (
+            f"  {service.id:<{width}}  {good}/{len(service.cells)}"
+            + (f"  {failed} failed" if failed else "")
+            + again
         )
     yield from (cell_line(r) for results in by_service.values() for r in results if r.status != "ok")
     yield from (f"! {name}: {why}" for name, why in problems.items())
