@@ -107,10 +107,11 @@ def test_a_server_that_ends_inside() -> None:
 
 
 def test_a_block_too_short() -> None:
-    """Over a moment the kernel's counters say nothing, and nothing is said."""
+    """Over a moment the kernel's counters say nothing, and nothing is said but how many CPUs there are."""
     with CpuWatch() as watch:
         pass
     assert watch.foreign_cpu is None
+    assert watch.cpus == len(os.sched_getaffinity(0))
 
 
 @contextmanager
