@@ -302,7 +302,7 @@ def test_empty_campaign() -> None:
     assert "not run" in report.markdown(result, comparison)
 
 
-@pytest.mark.parametrize(("speed", "said"), [(0.8, "had moved"), (1.0, "had not moved")])
+@pytest.mark.parametrize(("speed", "said"), [(0.8, "The baseline had moved"), (1.0, "No drift is shown")])
 def test_drift_is_told_in_every_form(speed: float, said: str) -> None:
     """The second measurement over the first with its interval, as a finding and a table; it is no method."""
     arms = [ar(), Arm("fast", 1.5), ar(speed, repeats="ar-tp1", absent=["json-256"])]
@@ -311,7 +311,7 @@ def test_drift_is_told_in_every_form(speed: float, said: str) -> None:
     (found,) = comparison.drift
     page = Page(report.page(result, comparison))
     for form in (page.text, report.markdown(result, comparison), report.latex(result, comparison)):
-        assert f"The baseline {said}" in form
+        assert said in form
         assert "The baseline measured again at the end of its phase" in form
         assert form.count(f"{found.ratio.value:.2f}") >= 2
     assert "ar again" in page.text

@@ -167,8 +167,8 @@ def drift(view: View) -> Table:
         notes=(
             "The rate of the second measurement over that of the first, paired by prompt; n as for speedups. "
             "Where it moved by more than its interval, the noise and 3 %, the machine had changed: "
-            "what was compared on this kind of workload is flagged and not ranked. Where it did not, how far "
-            "its interval reaches from 1 counts as noise.",
+            "what was compared on this kind of workload is flagged and not ranked. Elsewhere how far its "
+            "interval reaches from 1 counts as noise.",
         ),
     )
 
@@ -182,6 +182,6 @@ def drift_row(view: View, found: Drift) -> Row:
         Entry(view.name(service)),
         Entry(found.cell),
         Entry(times(ratio.value), bounds, ratio.value, tone),
-        Entry("moved" if found.moved else "no", tone=tone),
+        Entry("moved" if found.moved else "not shown", tone=tone),
     )
     return Row(entries, service.method.name)

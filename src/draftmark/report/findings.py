@@ -148,9 +148,16 @@ def drift(view: View) -> Sequence[Finding]:
     if moved:
         text = f"{listed(moved)}: what was compared on that kind of workload is not ranked."
         return (Finding("The baseline had moved", f"when it was measured again: {text}"),)
-    farthest = max(readings, key=lambda one: abs(log(one.ratio.value)))
-    text = f"when it was measured again: at the farthest {drifted(view, farthest)}."
-    return (Finding("The baseline had not moved", text),)
+    farthest = drifted(view, max(readings, key=lambda one: reach(one.ratio)))
+    text = (
+        f"by the baseline measured again: at the farthest {farthest}; no smaller effect gets a verdict there."
+    )
+    return (Finding("No drift is shown", text),)
+
+
+def reach(ratio: Estimate) -> float:
+    """How far from 1 a ratio may be, as a logarithm."""
+    return max(abs(log(end)) for end in (ratio.value, ratio.low, ratio.high) if end)
 
 
 def drifted(view: View, found: Drift) -> str:
