@@ -9,7 +9,8 @@ Takes ``--port`` and ``--alias`` and ignores the other flags. The environment sa
     FAKE_ONCE      a file: the fault happens once, and this file remembers it
     FAKE_WHILE     a file: the fault happens only while it exists
     FAKE_STARTS    a file that gets one line, the process id, for each start
-    FAKE_TOKEN_S   seconds between tokens
+    FAKE_TOKEN_S   seconds between tokens, kept to on the clock
+    FAKE_SLOW      the number of a start, from 1: from this one on tokens take twice as long
 """
 
 import argparse
@@ -47,6 +48,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     alias = ""
     speculative = False
+    token_s = TOKEN_S
 
     def log_message(self, format: str, *args: Any) -> None:
         """Stay quiet."""
@@ -85,12 +87,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def _stream(self, tokens: int, fault: str) -> None:
         self._event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": None}}]})
+        due_s = time.monotonic()
         for number in range(tokens):
             if fault and number == tokens // 2:
                 self._break(fault)
                 return
             if number % 3 == 0 or not self.speculative:
-                time.sleep(TOKEN_S)
+                due_s += self.token_s
+                time.sleep(max(0.0, due_s - time.monotonic()))
             self._event({"choices": [{"index": 0, "delta": {"content": f" word{number}"}}]})
         accepted = 2 * ((tokens - 1) // 3) if self.speculative else 0
         totals["predicted"] += tokens
@@ -141,6 +145,8 @@ def main() -> None:
     if starts := os.environ.get("FAKE_STARTS"):
         with Path(starts).open("a") as file:
             file.write(f"{os.getpid()}\n")
+        if len(Path(starts).read_text().split()) >= int(os.environ.get("FAKE_SLOW", sys.maxsize)):
+            Handler.token_s = 2 * TOKEN_S
     if FAULT == "die-at-start" and strikes():
         sys.exit("the fake engine refuses to start")
     if FAULT == "no-memory" and given.parallel > 4:

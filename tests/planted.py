@@ -29,6 +29,7 @@ from draftmark.schema import (
     Role,
     Service,
     Speculation,
+    WorkloadKind,
 )
 
 ENGINE, MODEL = EngineSpec(kind="reference"), ModelSpec(target="tiny")
@@ -43,6 +44,8 @@ class Truth:
     speedup: float = 1.3
     prompts: int = 5
     concurrency: int = 1
+    workload: WorkloadKind = "concurrency"
+    """Where there are several streams."""
     by_prompt: float = 0.05
     """How much the speedup differs from prompt to prompt."""
     jitter: float = 0.02
@@ -67,7 +70,7 @@ def simulated(truth: Truth, seed: int, *, control: bool = True) -> CampaignResul
     gains = [truth.speedup * exp(rng.gauss(0, truth.by_prompt)) for _ in work]
     one = Cell(
         id="c",
-        workload="concurrency" if truth.concurrency > 1 else "prompts",
+        workload=truth.workload if truth.concurrency > 1 else "prompts",
         max_tokens=256,
         concurrency=truth.concurrency,
         requests=truth.prompts,

@@ -1,5 +1,6 @@
 """Whole campaigns through the command line, against a stand-in for llama-server that fails on demand."""
 
+import csv
 import json
 import os
 import signal
@@ -323,6 +324,62 @@ def test_a_changed_plan_measures_only_what_changed(world: World) -> None:
     )
     assert kept.items() <= world.times().items()
     assert "llamacpp-tp1-none/creative-16" in world.cells()
+
+
+CODE = ("--only", "*/code-*")
+
+
+def drifting(world: World) -> World:
+    """A campaign whose baseline is measured again, on a server that keeps to its times on the clock."""
+    world.extra += "\ndrift: true"
+    world.env["FAKE_TOKEN_S"] = "0.01"
+    return world
+
+
+def doubts(world: World) -> dict[str, str]:
+    """Flags of each comparison, by service and cell."""
+    rows = csv.DictReader((world.results / "report" / "data.csv").read_text().splitlines())
+    return {f"{row['service']}/{row['cell']}": row["speedup_flags"] for row in rows if row["speedup"]}
+
+
+def test_a_machine_that_slowed_down_is_found_out(world: World) -> None:
+    """Drift turned on later measures the baseline again and nothing else; where it is slower nobody wins."""
+    world.env["FAKE_TOKEN_S"] = "0.01"
+    world.env["FAKE_SLOW"] = "3"
+    assert world.run(*CODE).code == 0
+    assert "drift" not in doubts(world)["llamacpp-tp1-mod/code-12"]
+    kept = world.times()
+    assert drifting(world).run(*CODE).code == 0
+    assert kept.items() <= world.times().items()
+    assert set(world.cells()) - all_cells(world) == {"llamacpp-tp1-none-again/code-12"}
+    report = (world.results / "report" / "report.md").read_text()
+    assert "1 flagged and not ranked" in report
+    assert "The baseline had moved" in report
+    assert "drift" in doubts(world)["llamacpp-tp1-mod/code-12"]
+    told = subprocess.run(
+        [sys.executable, "-m", "draftmark", "recommend", "results/small"],
+        cwd=world.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.startswith("Nothing can be recommended")
+
+
+def test_a_machine_that_stayed_as_it_was(world: World) -> None:
+    """No comparison is flagged; if more of the phase is measured later, so is the baseline once more."""
+    assert drifting(world).run(*CODE).code == 0
+    report = (world.results / "report" / "report.md").read_text()
+    assert "No drift is shown" in report
+    assert "drift" not in doubts(world)["llamacpp-tp1-mod/code-12"]
+    times = world.times()
+    assert world.run(*CODE).code == 0
+    assert world.times() == times
+    (world.results / "llamacpp-tp1-mod" / "code-12.json").unlink()
+    ended = world.run(*CODE)
+    changed = {Path(name).parent.name for name, at in world.times().items() if times.get(name) != at}
+    assert changed == {"llamacpp-tp1-mod", "llamacpp-tp1-none-again"}
+    assert "more of its phase is measured now" in ended.stderr
 
 
 def test_fresh_keeps_the_old_results_beside(world: World) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,20 @@ def test_plan_prints_json_for_programs(tmp_path: Path) -> None:
     matrix = json.loads(draftmark(tmp_path, "plan", "plan.yaml", "--json").stdout)
     assert [service["id"] for service in matrix["services"]] == ["llamacpp-tp1-none"]
     assert len(matrix["services"][0]["cells"]) == 5
+
+
+def test_plan_promises_no_less_than_it_may_take(tmp_path: Path) -> None:
+    """Where rounds go on until an interval is narrow enough, requests and times are from first to last."""
+    (tmp_path / "plan.yaml").write_text(
+        GOOD.replace("prompts}", "prompts, precision: 0.05, max_repetitions: 30}")
+    )
+    told = draftmark(tmp_path, "plan", "plan.yaml").stdout
+    assert "15 to 150 measured requests" in told
+    assert re.search(r"time: about .* to .*, a guess", told)
+    (tmp_path / "plan.yaml").write_text(GOOD)
+    told = draftmark(tmp_path, "plan", "plan.yaml").stdout
+    assert "15 measured requests" in told
+    assert " to " not in told
 
 
 def test_plan_can_be_piped_into_something_that_stops_reading(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Comparisons of campaigns whose truth is planted."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
@@ -20,6 +21,7 @@ from draftmark.schema import (
     RequestRecord,
     Speculation,
     Speedup,
+    WorkloadKind,
 )
 from planted import Truth, answer, campaign, service, simulated
 
@@ -81,6 +83,7 @@ TRUTHS = {
     "a wandering server": Truth(shocks=0.02),
     "two streams": Truth(prompts=16, concurrency=2, by_prompt=0.1),
     "four streams": Truth(prompts=16, concurrency=4, by_prompt=0.1),
+    "a trace on four streams": Truth(prompts=32, concurrency=4, shocks=0.01, workload="trace"),
 }
 
 
@@ -189,6 +192,14 @@ def test_what_a_cell_is_compared_by_follows_its_load() -> None:
     assert only(streams).ratio.value == pytest.approx(steady["fast"] / steady["ar"], rel=0.02)
     opened = replace(CODE, workload="concurrency", rate=2.0)
     assert only(campaign(opened, {"ar": three(), "fast": three(rate=2)})).metric == "decode_tok_s"
+
+
+@pytest.mark.parametrize("workload", ["concurrency", "trace", "context"])
+def test_requests_that_ran_together_are_one_unit(workload: WorkloadKind) -> None:
+    """What disturbs the server disturbs all streams, whatever they were sent; long sessions stand alone."""
+    truth = Truth(prompts=16, concurrency=4, workload=workload)
+    assert only(simulated(truth, 1)).ratio.n == 4
+    assert only(simulated(dataclasses.replace(truth, workload="agentic"), 1)).ratio.n == 16
 
 
 def test_flags_of_either_side_come_along() -> None:

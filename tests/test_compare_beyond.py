@@ -206,6 +206,17 @@ def test_a_baseline_that_moved_puts_its_phase_in_doubt() -> None:
     assert {one.service for one in found.speedups} == {"fast-tp1"}
 
 
+def test_a_reading_from_before_a_method_says_nothing_of_it() -> None:
+    """Only what was measured until the baseline was measured again is in doubt by it."""
+    made = tree([code()], [ar(), Arm("fast", 1.5), Arm("late", 1.5), ar(0.9, repeats="ar-tp1")])
+    late = tuple(
+        replace(cell, started_at="2026-01-01T09:00:00Z") if cell.service == "late-tp1" else cell
+        for cell in made.cells
+    )
+    flags = {one.method: one.flags for one in compare(replace(made, cells=late)).speedups}
+    assert flags == {"fast": ("drift",), "late": ()}
+
+
 def test_a_baseline_that_kept_still_only_adds_to_the_noise() -> None:
     """No flag; an effect within the drift is no verdict."""
     alone = compare(tree([code()], [ar(), Arm("fast", 1.02)], spread=0.0, jitter=0.001, repeated=False))

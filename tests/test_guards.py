@@ -131,10 +131,32 @@ def test_a_lag_far_below_the_gap_between_chunks_is_forgiven() -> None:
     assert raised(health=LoadHealth(cpu_share=0.1, loop_lag_p99_s=0.008)) == {}
 
 
-def test_foreign_load_is_named_in_cores() -> None:
-    """More than 0.2 cores of others; unknown is no reason."""
-    assert "0.70 cores" in raised(foreign_cpu=0.7)["foreign-load"]
-    assert raised(foreign_cpu=None) == {}
+def test_where_the_kernel_takes_the_times_only_waiting_streams_matter() -> None:
+    """A lag changes no time then: in closed loop 1 % of an answer may pass before the next request."""
+    napping = LoadHealth(cpu_share=0.1, loop_lag_p99_s=0.013, kernel_times=True)  # answers take 1.4 s
+    assert raised(health=napping) == {}
+    assert "limit 10.0 ms" in raised(health=replace(napping, kernel_times=False))["client-bound"]
+    slow = replace(napping, loop_lag_p99_s=0.03)
+    assert "limit 14.0 ms" in raised(health=slow)["client-bound"]
+
+
+def test_in_open_loop_it_is_late_sends_that_matter() -> None:
+    """There nothing waits for an answer; times that the client takes itself are distorted all the same."""
+    rate = cell(workload="concurrency", rate=2.0)
+    slow = LoadHealth(cpu_share=0.1, loop_lag_p99_s=0.03, kernel_times=True)
+    assert raised(health=slow, of=rate) == {}
+    assert "sends were late" in raised(health=replace(slow, late_sends=2), of=rate)["client-bound"]
+    assert "lagged" in raised(health=replace(slow, kernel_times=False), of=rate)["client-bound"]
+
+
+@pytest.mark.parametrize(("cpus", "limit"), [(1, 0.1), (2, 0.2), (8, 0.8), (16, 1.0), (192, 1.0)])
+def test_foreign_load_is_named_in_cores(cpus: int, limit: float) -> None:
+    """More than a tenth of the CPUs or than one core; unknown is no reason."""
+    said = raised(foreign_cpu=limit + 0.05, cpus=cpus)["foreign-load"]
+    assert f"{limit + 0.05:.2f} of {cpus} cores" in said
+    assert f"(limit {limit})" in said
+    assert raised(foreign_cpu=limit - 0.05, cpus=cpus) == {}
+    assert raised(foreign_cpu=None, cpus=cpus) == {}
 
 
 def test_a_server_that_runs_fewer_is_capped() -> None:

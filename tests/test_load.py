@@ -30,7 +30,10 @@ from draftmark.load.apart import split, worker_count
 from draftmark.load.loop import Limits, Loop
 from draftmark.load.schedule import Closed
 from draftmark.load.shelf import Shelf
+from draftmark.metrics import flags
+from draftmark.metrics import measure as metrics_of
 from draftmark.schema import (
+    Cell,
     EngineSpec,
     LoadResult,
     Message,
@@ -134,6 +137,21 @@ def test_times_are_true_to_a_millisecond(timed_server: Handle, streams: int, sha
             return
         time.sleep(attempt)  # others may be using the machine
     pytest.fail(f"median error of TTFT {ttft:.2f} ms, of time per token {tpot:.2f} ms")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel gives no times")
+def test_many_streams_are_not_the_clients_fault(timed_server: Handle) -> None:
+    """From 32 on the loop looks only now and then: the kernel has the times, and no flag is raised."""
+    timed_server.behave(ttft_ms=30, itl_ms=20)
+    asked = Cell(id="c64-100", workload="concurrency", max_tokens=100, concurrency=64, requests=64)
+    for attempt in range(4):
+        result = measure_apart(job(timed_server, requests(64, 100), concurrency=64))
+        assert result.health.kernel_times
+        raised = {flag.kind: flag.detail for flag in flags(asked, result, metrics_of(asked, result, None))}
+        if "client-bound" not in raised:
+            return
+        time.sleep(attempt)  # others may be using the machine
+    pytest.fail(raised["client-bound"])
 
 
 @MEASURES
@@ -352,6 +370,7 @@ import sys; sys.path.insert(0, {tests!r})
 from test_load import *
 result = measure(job({url!r}, requests(6, 40), concurrency=2))
 print([(each.error, each.error_detail, len(each.chunks)) for each in result.records])
+assert not result.health.kernel_times
 """
 
 

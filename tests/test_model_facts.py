@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import known_models as known
 import tiny_gguf
+from draftmark.campaign.budget import known_facts
 from draftmark.errors import BadInput
 from draftmark.models.config import config_facts
 from draftmark.models.facts import mismatches
@@ -164,6 +165,13 @@ def test_an_index_that_states_no_size_gives_none() -> None:
     assert index_bytes('{"weight_map": {}}') is None
     with pytest.raises(BadInput, match="not JSON"):
         index_bytes("{")
+
+
+def test_what_every_service_asks_for_is_read_once(tmp_path: Path) -> None:
+    """A campaign's services share their target: asked for again, its facts are those that were read."""
+    path = tiny_gguf.write(tmp_path / "shared.gguf")
+    assert known_facts(str(path)) == facts_of(path)
+    assert known_facts(str(path)) is known_facts(str(path))
 
 
 def test_a_gguf_file_gives_the_same_kind_of_facts(tmp_path: Path) -> None:

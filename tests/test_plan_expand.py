@@ -126,6 +126,34 @@ def test_only_the_baseline_is_repeated() -> None:
         assert {cell.control for cell in service.cells} == {service.id == "sglang-tp1-n8"}
 
 
+def test_with_drift_the_baseline_ends_each_phase() -> None:
+    """Again without its control, on the middling cell of each kind of workload; no other hash changes."""
+    more = "tensor_parallel: [1, 2]\n"
+    plain, whole = matrix(more=more), matrix(more=f"{more}drift: true\n")
+    assert [service.id for service in whole.services if service.repeats] == [
+        "sglang-tp1-ar-again",
+        "sglang-tp2-ar-again",
+    ]
+    for phase in whole.phases:
+        first, *_, again = [service for service in whole.services if service.phase == phase]
+        assert (again.repeats, again.baseline, again.hash) == (first.id, False, first.hash)
+        assert [cell.id for cell in again.cells] == [
+            "json-256", "c8-512", "ctx-3k-256-c8", "agentic-cli-calculator",
+        ]  # fmt: skip
+        assert not any(cell.control for cell in again.cells)
+        own = {cell.id: cell.hash for cell in first.cells}
+        assert all(cell.hash != own[cell.id] for cell in again.cells)
+    assert hashes(plain).items() <= hashes(whole).items()
+
+
+def test_drift_is_told_only_where_it_bears_on_something() -> None:
+    """Cells that only the baseline has are not repeated, nor is a baseline that is alone in its phase."""
+    rules = "select: [{keep: {method: ar}}, {keep: {workload: prompts, tp: 1}}, {drop: {}}]\n"
+    whole = matrix(more=f"tensor_parallel: [1, 2]\n{rules}drift: true\n")
+    (again,) = (service for service in whole.services if service.repeats)
+    assert (again.phase, {cell.workload for cell in again.cells}) == ("tp1", {"prompts"})
+
+
 def test_several_hosts_are_phases_of_their_own() -> None:
     """With more than one host its name is in phases and ids; a degree beyond its GPUs is dropped."""
     hosts = "hosts: {a: {gpus: 1}, b: {gpus: 2, address: u@b}}\ntensor_parallel: [1, 2]\n"

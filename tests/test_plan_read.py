@@ -356,6 +356,7 @@ def test_a_wrong_place_is_named(old: str, new: str, message: str, hint: str) -> 
     ("addition", "message", "hint"),
     [
         ("baseline: a", "12: baseline: there is no method 'a'", "did you mean 'ar'?"),
+        ("baseline: ar\ndrift: yes", "13: drift: expected true or false, got 'yes'", ""),
         ("tensor_parallel: [1, 2, 1]", "12: tensor_parallel[2]: 1 is given twice", ""),
         ("tensor_parallel: [0]", "12: tensor_parallel[0]: expected a whole number of at least 1, got 0", ""),
         ("slo: {}", "12: slo: expected at least one target", "tpot_ms"),
@@ -453,6 +454,17 @@ def test_an_attached_server_is_one_configuration(old: str, new: str, message: st
     error = refusal(ATTACH.replace(old, new))
     assert message in error.message
     assert "SECRET" not in str(error)
+
+
+def test_drift_needs_a_baseline_and_its_name() -> None:
+    """There must be something to measure again, and no method may be called what that is called."""
+    head = (
+        "name: p\nengine: {kind: sglang}\nmodel: {target: t/m}\nworkloads: [{kind: prompts}]\ndrift: true\n"
+    )
+    bare = head + "methods: [{name: a, kind: ngram}]\n"
+    taken = head + "methods: [{name: ar, kind: none}, {name: ar-again, kind: ngram}]\n"
+    assert "drift: there is no baseline to measure again" in refusal(bare).message
+    assert "methods[1].name: with 'drift' the name 'ar-again' is that of 'ar'" in refusal(taken).message
 
 
 def test_without_a_plain_method_there_is_no_baseline() -> None:

@@ -99,6 +99,13 @@ def test_a_moved_baseline_puts_its_phase_in_doubt() -> None:
     assert "drift" in found.overall.why
 
 
+def test_a_moved_baseline_does_not_win_by_what_was_not_repeated() -> None:
+    """Its other cells of the same kind of workload are in doubt as the methods' are."""
+    cells = [code(), code("json-256")]
+    again = ar(0.8, repeats="ar-tp1", absent=["json-256"])
+    assert advised(tree(cells, [ar(), Arm("fast", 1.5), again])).overall.service is None
+
+
 def test_the_target_comes_before_speed() -> None:
     """The fastest misses the TTFT target under load, so that the one that meets it everywhere is taken."""
     cells = [code(), context(30_000)]

@@ -14,10 +14,12 @@ from markdown_it.token import Token
 
 import sample_results
 from draftmark import report
+from draftmark.compare import compare
 from draftmark.report.markdown import escaped
 from draftmark.report.page import embedded
 from draftmark.report.parts import Chart, Document, Figure, Table
 from draftmark.schema import CampaignResult, Comparison, Diagnosis, Estimate, Flag, Speedup
+from trees import Arm, ar, code, tree
 
 SMALL, BIG = sample_results.quickstart(), sample_results.big()
 BIG_DOCUMENT = report.document(*BIG)
@@ -298,6 +300,30 @@ def test_empty_campaign() -> None:
     assert "Not measured: 32 of 32 cells." in findings(result, comparison)
     assert Page(report.page(result, comparison)).data == {"charts": {}, "metrics": {}, "cells": {}}
     assert "not run" in report.markdown(result, comparison)
+
+
+@pytest.mark.parametrize(("speed", "said"), [(0.8, "The baseline had moved"), (1.0, "No drift is shown")])
+def test_drift_is_told_in_every_form(speed: float, said: str) -> None:
+    """The second measurement over the first with its interval, as a finding and a table; it is no method."""
+    arms = [ar(), Arm("fast", 1.5), ar(speed, repeats="ar-tp1", absent=["json-256"])]
+    result = tree([code(), code("json-256")], arms)
+    comparison = compare(result)
+    (found,) = comparison.drift
+    page = Page(report.page(result, comparison))
+    for form in (page.text, report.markdown(result, comparison), report.latex(result, comparison)):
+        assert said in form
+        assert "The baseline measured again at the end of its phase" in form
+        assert form.count(f"{found.ratio.value:.2f}") >= 2
+    assert "ar again" in page.text
+    assert ("that kind of workload is not ranked" in page.text) == found.moved
+    document = report.document(result, comparison)
+    assert list(document.looks) == ["ar", "fast"]
+    assert dict(document.facts)["Measured"] == "5 of 6 cells, 2 services, the baseline again"
+    shown = tables(document)
+    assert [[entry.text for entry in row.entries][:2] for row in shown["drift"].rows] == [["ar", "code-256"]]
+    assert len(shown["numbers-prompts"].rows) == 4
+    assert len(shown["cells"].rows) == 6
+    assert {point.method for chart in charts(document) for point in chart.points} <= {"ar", "fast"}
 
 
 def test_same_results_same_text() -> None:

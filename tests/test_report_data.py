@@ -10,9 +10,11 @@ import pytest
 
 import sample_results
 from draftmark import report
+from draftmark.compare import compare
 from draftmark.metrics import METRICS
 from draftmark.schema import CampaignResult, Comparison
 from test_report import HOSTILE, with_text
+from trees import Arm, ar, code, tree
 
 SMALL, BIG = sample_results.quickstart(), sample_results.big()
 
@@ -29,6 +31,13 @@ def test_every_planned_cell_is_one_row() -> None:
     assert sorted((row["service"], row["cell"]) for row in found) == sorted(planned)
     assert set(METRICS) <= set(found[0])
     assert {row["status"] for row in found} == {"ok", "failed", "not run"}
+
+
+def test_a_baseline_measured_again_is_named_as_one() -> None:
+    """Its rows come last and say what they repeat, so that nobody takes them for a method's."""
+    result = tree([code()], [ar(), Arm("fast", 1.5), ar(repeats="ar-tp1")])
+    found = [(row["method"], row["baseline"], row["repeats"]) for row in rows(result, compare(result))]
+    assert found == [("ar", "True", ""), ("fast", "False", ""), ("ar", "False", "ar-tp1")]
 
 
 def test_numbers_are_exact_and_missing_ones_empty() -> None:

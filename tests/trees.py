@@ -143,7 +143,7 @@ def _service(arm: Arm, cells: Sequence[Cell]) -> Service:
         phase=f"tp{arm.tp}",
         method=Method(name=arm.name, kind=arm.kind, params=dict(arm.params)),
     )
-    return replace(one, repeats=arm.repeats)
+    return replace(one, repeats=arm.repeats, baseline=one.baseline and not arm.repeats)
 
 
 def _of(value: float | Mapping[str, float], cell: Cell) -> float:

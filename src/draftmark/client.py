@@ -91,6 +91,11 @@ def _reachable(host: str, port: int) -> tuple[int, tuple[Any, ...] | None]:
     return found[0][0], found[0][4]
 
 
+def kernel_stamps(to: Endpoint) -> bool:
+    """Whether the kernel is asked when a piece came; else it is when the piece was read."""
+    return sys.platform == "linux" and not to.tls
+
+
 def wall_offset_ns() -> int:
     """Wall clock less monotonic clock; of some tries the one that was least disturbed."""
     tries = [(monotonic_ns(), time_ns(), monotonic_ns()) for _ in range(3)]
@@ -127,7 +132,7 @@ class Connection:
         self._sock.setblocking(False)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.receive: Receive = self._receive
-        if tls is None and sys.platform == "linux":
+        if kernel_stamps(to):
             self._sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
             self.receive = partial(self._sock.recvmsg, _READ, _ROOM)
         self.fileno = self._sock.fileno()

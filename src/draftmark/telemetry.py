@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import psutil
 
@@ -42,6 +42,8 @@ class CpuWatch:
 
     foreign_cpu: float | None = None
     """Cores, after the block; None for a block too short to tell, or where this process cannot be read."""
+    cpus: int
+    """That are counted."""
 
     def __init__(self, roots: Iterable[int] = ()) -> None:
         self._roots = (os.getpid(), *roots)
@@ -63,20 +65,24 @@ class CpuWatch:
         self.foreign_cpu = max(0.0, busy_after_s - busy_s - ours_s) / wall_s
 
     def _read(self) -> tuple[float, float, dict[Process, _Used]]:
-        return time.monotonic(), _busy_s(), dict(_tree(self._roots))
+        cpus = _cpus()
+        self.cpus = len(cpus)
+        return time.monotonic(), sum(map(_busy_s, cpus)), dict(_tree(self._roots))
 
 
-def _busy_s() -> float:
-    """CPU seconds that the CPUs this process may run on were busy since boot."""
+def _cpus() -> list[Any]:
+    """Times of the CPUs that this process may run on."""
     cpus = psutil.cpu_times(percpu=True)
     affinity = getattr(os, "sched_getaffinity", None)
     allowed = affinity(0) if affinity else set()
     # Where some CPUs are offline the list has gaps that its positions do not show.
-    chosen = [cpus[number] for number in allowed] if allowed and max(allowed) < len(cpus) else cpus
-    return sum(
-        cpu.user + cpu.system + cpu.nice + getattr(cpu, "irq", 0.0) + getattr(cpu, "softirq", 0.0)
-        for cpu in chosen
-    )
+    return [cpus[number] for number in allowed] if allowed and max(allowed) < len(cpus) else cpus
+
+
+def _busy_s(cpu: Any) -> float:
+    """Seconds that a CPU was busy since boot."""
+    extra = getattr(cpu, "irq", 0.0) + getattr(cpu, "softirq", 0.0)
+    return float(cpu.user + cpu.system + cpu.nice + extra)
 
 
 def _tree(roots: Iterable[int]) -> Iterator[tuple[Process, _Used]]:

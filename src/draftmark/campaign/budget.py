@@ -1,6 +1,8 @@
 """The memory plan of a service, for the models that lie on this machine and the GPUs that it has."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from draftmark import staging
@@ -41,7 +43,13 @@ def draft_problems(services: Iterable[Service]) -> tuple[str, ...]:
 def known_facts(name: str) -> ModelFacts | None:
     """Facts of a model that lies on this machine, by the plan's word; None where it does not."""
     path = staging.local_copy(name)
-    return facts_of(path) if path else None
+    return _facts(path) if path else None
+
+
+@cache
+def _facts(path: Path) -> ModelFacts:
+    """Read once, though every service of a plan asks for its target."""
+    return facts_of(path)
 
 
 def gpu_of(machine: Mapping[str, Any]) -> Gpu | None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from draftmark.estimate import Span
 from draftmark.schema import Cell, CellResult, Diagnosis, Service
 
 
@@ -63,7 +64,7 @@ class CellDone:
 
     service: Service
     result: CellResult
-    remaining_s: float
+    remaining: Span
 
 
 @dataclass(frozen=True)

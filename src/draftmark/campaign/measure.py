@@ -74,7 +74,7 @@ def measure_cell(
         wall_s=time.monotonic() - started_s,
         metrics=measured,
         speculation=spoken,
-        flags=_flags(server, cell, load, measured, spoken, watch.foreign_cpu),
+        flags=_flags(server, cell, load, measured, spoken, watch),
         health=load.health,
         foreign_cpu=watch.foreign_cpu,
         attempts=attempt,
@@ -117,7 +117,7 @@ def _flags(
     load: LoadResult,
     measured: Mapping[str, float],
     speculation: Speculation | None,
-    foreign_cpu: float | None,
+    watch: CpuWatch,
 ) -> tuple[Flag, ...]:
     method = server.service.method
     found = metrics.flags(
@@ -128,7 +128,8 @@ def _flags(
         speculative=ENGINES[server.service.engine.kind].METHODS[method.kind].speculative,
         synthetic=any(name.startswith("synthetic") for name in method.params),
         facts=server.facts,
-        foreign_cpu=foreign_cpu,
+        foreign_cpu=watch.foreign_cpu,
+        cpus=watch.cpus,
     )
     if not server.adjusted:
         return found

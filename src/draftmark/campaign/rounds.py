@@ -38,6 +38,7 @@ def merged(first: LoadResult, second: LoadResult) -> LoadResult:
             cpu_share=max(first.health.cpu_share, second.health.cpu_share),
             loop_lag_p99_s=max(lags, default=None),
             late_sends=first.health.late_sends + second.health.late_sends,
+            kernel_times=first.health.kernel_times and second.health.kernel_times,
             workers=max(first.health.workers, second.health.workers),
         ),
     )

@@ -22,7 +22,7 @@ from draftmark.campaign.measure import Measurement, failed, measure_cell
 from draftmark.campaign.servers import NotServed, Ready, Site, launch, ready, utc_now
 from draftmark.campaign.tokenizers import tokenizer_of
 from draftmark.errors import BadInput, DraftmarkError, nearest
-from draftmark.estimate import Estimate, Pace, estimate
+from draftmark.estimate import Estimate, Pace, Span, estimate
 from draftmark.hosts import Host
 from draftmark.plan import covered
 from draftmark.schema import CampaignInfo, Cell, CellResult, Diagnosis, Matrix, Service, Work
@@ -97,12 +97,19 @@ class Campaign:
             return True
         if found is None or (found.status != "ok" and not self.keep_failed):
             return True
+        if service.repeats and self._goes_on(service.phase):
+            self._emit(events.CellAgain(service, cell, "more of its phase is measured now"))
+            return True
         if found.status == "ok":
-            self._pace = self._pace.measured(cell, found.wall_s or found.duration_s)
+            self._pace = self._pace.measured(found)
         self.outcome.kept += found.status == "ok"
         self.outcome.failed += found.status != "ok"
         self._emit(events.CellKept(service, found))
         return False
+
+    def _goes_on(self, phase: str) -> bool:
+        """Whether anything of a phase is to be measured: what repeats its baseline comes last."""
+        return any(self._todo.get(s.id) for s in self.matrix.services if s.phase == phase and not s.repeats)
 
     def _serve(self, service: Service) -> None:
         """Start a service, again if it dies, until each of its cells is measured or has failed."""
@@ -183,14 +190,15 @@ class Campaign:
         self.tree.write_cell(found.result, found.records)
         if found.result.status == "ok":
             self.outcome.measured += 1
-            self._pace = self._pace.measured(found.result.cell, found.result.wall_s or 0.0)
+            self._pace = self._pace.measured(found.result)
         else:
             self.outcome.failed += 1
-        self._emit(events.CellDone(service, found.result, self._remaining_s(service)))
+        self._emit(events.CellDone(service, found.result, self._remaining(service)))
 
-    def _remaining_s(self, running: Service) -> float:
-        own = self._pace.start_s(running.engine.kind) if self._todo[running.id] else 0.0
-        return estimate(self._left(), self._pace).total_s - own
+    def _remaining(self, running: Service) -> Span:
+        own_s = self._pace.start_s(running.engine.kind) if self._todo[running.id] else 0.0
+        left = estimate(self._left(), self._pace).total
+        return Span(left.least_s - own_s, left.most_s - own_s)
 
     def _left(self) -> list[Service]:
         return [replace(service, cells=tuple(self._todo[service.id])) for service in self.matrix.services]

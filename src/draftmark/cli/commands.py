@@ -72,7 +72,7 @@ def plan(
     times = estimate(matrix.services, _pace(ResultTree(output or Path("results") / asked.name), matrix))
     print_lines(plan_text(matrix, times, (*notes(matrix), *draft_problems(matrix.services))))
     chosen = gpu_named(gpu) if gpu else gpu_of(Local().machine())
-    print_lines(memory_lines([budget(service, chosen) for service in matrix.services]))
+    print_lines(memory_lines([budget(s, chosen) for s in matrix.services if s.repeats is None]))
 
 
 @click.command()

@@ -10,7 +10,8 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from draftmark.campaign import events
-from draftmark.cli.show import cell_line, duration
+from draftmark.cli.show import cell_line, duration, lasting
+from draftmark.estimate import Span
 
 QUIET_S = 30.0
 """Without a terminal, how long nothing is said about work that goes on."""
@@ -23,7 +24,7 @@ class Progress:
         self._console = console
         self._cells, self._done = cells, 0
         self._foot = ""
-        self._left_s: float | None = None
+        self._left: Span | None = None
         self._began = self._spoke = time.monotonic()
         self._spinner = Spinner("dots")
         self._live = Live(console=console, refresh_per_second=4, transient=True, get_renderable=self._render)
@@ -67,8 +68,8 @@ class Progress:
         self._done += 1
         if isinstance(event, events.CellKept):
             return
-        self._left_s = event.remaining_s
-        left = "" if self._console.is_terminal else f"  ({duration(event.remaining_s)} left)"
+        self._left = event.remaining
+        left = "" if self._console.is_terminal else f"  ({lasting(event.remaining)} left)"
         style = "" if event.result.status == "ok" else "red"
         self._say(f"{cell_line(event.result)}  {self._done}/{self._cells}{left}", style)
 
@@ -83,6 +84,6 @@ class Progress:
 
     def _render(self) -> Text | Spinner:
         elapsed = duration(time.monotonic() - self._began)
-        left = f", about {duration(self._left_s)} left" if self._left_s is not None else ""
+        left = f", about {lasting(self._left)} left" if self._left is not None else ""
         self._spinner.update(text=Text(f"{self._foot}   {self._done}/{self._cells} cells, {elapsed}{left}"))
         return self._spinner

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from draftmark.campaign import Outcome
-from draftmark.estimate import Estimate
+from draftmark.estimate import Estimate, Span
 from draftmark.memory import MemoryPlan, memory_text
 from draftmark.schema import CellResult, Matrix, Service
 
@@ -16,10 +16,11 @@ def plan_text(matrix: Matrix, times: Estimate, notes: Iterable[str] = ()) -> Ite
     """Lines that show what a plan runs, phase by phase, and what it leaves out."""
     plan = matrix.plan
     cells = [cell for service in matrix.services for cell in service.cells]
-    requests = sum(cell.requests for cell in cells)
+    fewest, most = sum(cell.requests for cell in cells), sum(cell.most_requests for cell in cells)
+    requests = _count(most, "measured request")
     yield (
         f"{plan.name}: {_count(len(matrix.services), 'service start')}, {_count(len(cells), 'cell')}, "
-        f"{_count(requests, 'measured request')}"
+        f"{f'{fewest:,} to ' * (fewest < most)}{requests}"
     )
     baseline = plan.baseline or "none (nothing to compare with)"
     yield f"  engine {plan.engine.kind}, model {plan.model.target}, baseline {baseline}"
@@ -27,7 +28,9 @@ def plan_text(matrix: Matrix, times: Estimate, notes: Iterable[str] = ()) -> Ite
         yield ""
         yield from _phase(phase, [service for service in matrix.services if service.phase == phase], times)
     yield ""
-    yield f"time: about {duration(times.total_s)}, {_basis(times)}"
+    yield f"time: about {lasting(times.total)}, {_basis(times)}"
+    if fewest < most:
+        yield "  (how many rounds the cells with a 'precision' need is not known before)"
     if matrix.dropped:
         yield ""
         yield from _dropped(matrix)
@@ -36,15 +39,23 @@ def plan_text(matrix: Matrix, times: Estimate, notes: Iterable[str] = ()) -> Ite
 
 def _phase(name: str, services: Sequence[Service], times: Estimate) -> Iterator[str]:
     grid = list(dict.fromkeys(cell.id for service in services for cell in service.cells))
-    yield f"phase {name}: {_count(len(services), 'service start')}, about {duration(times.phases[name])}"
+    yield f"phase {name}: {_count(len(services), 'service start')}, about {lasting(times.phases[name])}"
     yield f"  cells: {' '.join(grid)}"
     width = max(len(service.id) for service in services)
+    spans = {service.id: lasting(times.services[service.id]) for service in services}
+    broad = max(12, *map(len, spans.values()))
     for service in services:
-        missing = [cell for cell in grid if cell not in {own.id for own in service.cells}]
-        note = f"without {_names(missing)}" if missing else "all"
-        mark = "  (baseline)" if service.baseline else ""
-        time = duration(times.services[service.id])
-        yield f"  {service.id:<{width}}  {time:>12}  {len(service.cells):>3} cells, {note}{mark}"
+        time, share = f"{spans[service.id]:>{broad}}", _share(service, grid)
+        yield f"  {service.id:<{width}}  {time}  {len(service.cells):>3} cells, {share}"
+
+
+def _share(service: Service, grid: Sequence[str]) -> str:
+    """Which of its phase's cells a service has, and whether it is the baseline."""
+    own = [cell.id for cell in service.cells]
+    if service.repeats:
+        return f"{_names(own)}  (baseline again)"
+    missing = [cell for cell in grid if cell not in own]
+    return (f"without {_names(missing)}" if missing else "all") + "  (baseline)" * service.baseline
 
 
 def _dropped(matrix: Matrix) -> Iterator[str]:
@@ -91,8 +102,11 @@ def status_text(matrix: Matrix, cells: Iterable[CellResult], problems: Mapping[s
         results = by_service[service.id]
         good = sum(result.status == "ok" for result in results)
         failed = len(results) - good
-        yield f"  {service.id:<{width}}  {good}/{len(service.cells)}" + (
-            f"  {failed} failed" if failed else ""
+        again = "  (baseline again)" if service.repeats else ""
+        yield (
+            f"  {service.id:<{width}}  {good}/{len(service.cells)}"
+            + (f"  {failed} failed" if failed else "")
+            + again
         )
     yield from (cell_line(r) for results in by_service.values() for r in results if r.status != "ok")
     yield from (f"! {name}: {why}" for name, why in problems.items())
@@ -117,7 +131,7 @@ def outcome_text(outcome: Outcome) -> str:
     kept = f", {outcome.kept} kept from before" if outcome.kept else ""
     failed = f", {outcome.failed} failed" if outcome.failed else ""
     asked = outcome.estimate
-    time = f" in {duration(outcome.took_s)} (estimated {duration(asked.total_s)}, {_basis(asked)})"
+    time = f" in {duration(outcome.took_s)} (estimated {lasting(asked.total)}, {_basis(asked)})"
     return f"{_count(outcome.measured, 'cell')} measured{time if outcome.took_s else ''}{kept}{failed}"
 
 
@@ -132,6 +146,12 @@ def _names(names: Sequence[str]) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def lasting(span: Span) -> str:
+    """A time that may be a range: ``3 min 20 s``, ``45 s to 3 min 20 s``."""
+    least, most = map(duration, span)
+    return least if least == most else f"{least} to {most}"
 
 
 def duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from draftmark.compare.acceptance import acceptance, positions
 from draftmark.compare.crossover import crossovers
-from draftmark.compare.drift import bearing, drift, reach
+from draftmark.compare.drift import Reading, bearing, drift, reach
 from draftmark.compare.intervals import estimate, inverse, log_error, scaled, together
 from draftmark.compare.lossless import lossless
 from draftmark.compare.model import expected, models
@@ -59,7 +59,8 @@ def compare(result: CampaignResult) -> Comparison:
             notes.append(f"{service.id}: no baseline runs on {service.host} with TP {service.tp}")
             continue
         for cell, base, other in _both(baseline, service, measured, notes):
-            found = _speedup(cell, base, other, bearing(cell, drifts[baseline.id]))
+            drifted = bearing(cell, other.result.started_at, drifts[baseline.id])
+            found = _speedup(cell, base, other, drifted)
             if isinstance(found, Speedup):
                 speedups.append(found)
             else:
@@ -69,7 +70,7 @@ def compare(result: CampaignResult) -> Comparison:
         _around(services, measured, speedups),
         baseline=", ".join(sorted({base.method.name for base in baselines.values()})) or None,
         lossless=tuple(losses),
-        drift=tuple(moved for found in drifts.values() for _, moved in found),
+        drift=tuple(reading.drift for found in drifts.values() for reading in found),
         notes=tuple(notes),
     )
 
@@ -106,10 +107,10 @@ def _speedup(cell: Cell, base: Side, other: Side, drifts: list[Drift]) -> Speedu
     return found
 
 
-def _drifts(result: CampaignResult, baseline: Service, measured: Sides) -> list[tuple[Cell, Drift]]:
+def _drifts(result: CampaignResult, baseline: Service, measured: Sides) -> list[Reading]:
     """The baseline's cells that were measured again, with what that says."""
     return [
-        (cell, found)
+        Reading(cell, last.result.started_at, found)
         for again in result.matrix.services
         if again.repeats == baseline.id
         for cell in again.cells

@@ -1,6 +1,7 @@
 """Whether the machine was still the same at the end of a phase: the baseline measured once more."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from draftmark import stats
 from draftmark.compare.intervals import estimate, interval
@@ -10,6 +11,14 @@ from draftmark.schema import Cell, Drift
 
 MOVED = 0.03
 """Relative change of the baseline beyond which the comparisons of its phase are not ranked."""
+
+
+class Reading(NamedTuple):
+    """The drift of one cell, and when it was read (ISO 8601, UTC)."""
+
+    cell: Cell
+    at: str
+    drift: Drift
 
 
 def drift(cell: Cell, first: Side, again: Side) -> Drift | None:
@@ -26,10 +35,14 @@ def drift(cell: Cell, first: Side, again: Side) -> Drift | None:
     )
 
 
-def bearing(cell: Cell, found: Sequence[tuple[Cell, Drift]]) -> list[Drift]:
-    """What is known of the drift under a cell: its own, else that of its workload's cells."""
-    own = [drift for repeated, drift in found if repeated.id == cell.id]
-    return own or [drift for repeated, drift in found if repeated.workload == cell.workload]
+def bearing(cell: Cell, measured_at: str, found: Sequence[Reading]) -> list[Drift]:
+    """What is known of the drift under a method's cell: of the same cell, else of its workload's.
+
+    A reading from before the method was measured says nothing of it.
+    """
+    later = [reading for reading in found if reading.at >= measured_at]
+    own = [reading.drift for reading in later if reading.cell.id == cell.id]
+    return own or [reading.drift for reading in later if reading.cell.workload == cell.workload]
 
 
 def reach(drifts: Sequence[Drift]) -> float | None:

@@ -119,8 +119,8 @@ def _in_window(cell: Cell, records: Sequence[RequestRecord]) -> list[tuple[float
 
 
 def _unit(cell: Cell, place: int, pairs: Sequence[Pair]) -> str:
-    """What a pair is averaged in: a wave, the rest with the last one; a prompt where there are no waves."""
-    if cell.workload != "concurrency":
+    """What a pair is averaged in: a wave, the rest with the last one; or its session, which is long."""
+    if cell.workload == "agentic":
         return pairs[place].key[0]
     return str(min(place // cell.concurrency, max(len(pairs) // cell.concurrency - 1, 0)))
 

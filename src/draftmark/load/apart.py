@@ -166,6 +166,7 @@ def together(healths: Sequence[LoadHealth]) -> LoadHealth:
         cpu_share=max(health.cpu_share for health in healths),
         loop_lag_p99_s=max(lags, default=None),
         late_sends=sum(health.late_sends for health in healths),
+        kernel_times=all(health.kernel_times for health in healths),
         workers=len(healths),
     )
 

@@ -61,6 +61,7 @@ class Run:
             cpu_share=self._cpu / max(self._end - self._zero, 1),
             loop_lag_p99_s=_p99_s(self.loop.lags),
             late_sends=self.loop.late,
+            kernel_times=self.loop.kernel_times,
         )
 
     def _schedule(self) -> Schedule:

@@ -1,6 +1,7 @@
 """Reasons to doubt a cell's numbers, each with the figure that gave rise to it and the limit it broke."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from draftmark.metrics.records import completed, peak
@@ -13,11 +14,14 @@ LOOP_SHARE = 0.20
 CLIENT_CPU = 0.80
 """Of one core; beyond it the load client's own queue adds to what it measures."""
 CLIENT_LAG_S = 0.002
-CLIENT_LAG_SHARE = 0.10
-"""Of the mean gap between chunks; a lag must pass both limits, as a slow server forgives a slow client."""
+"""A lag up to it is forgiven anyway."""
+TIMING_SHARE = 0.10
+"""Of the mean gap between chunks: beyond it a lag distorts times that the client takes itself."""
+TURN_SHARE = 0.01
+"""Of the mean answer: so long a stream may wait for its next request, which costs throughput alike."""
 LATE_SHARE = 0.01
-FOREIGN_CORES = 0.2
-"""A spinning thread pool loses most of its speed to one busy foreign core."""
+FOREIGN_SHARE, FOREIGN_CORES = 0.10, 1.0
+"""Of the CPUs, and cores: housekeeping grows with a host, but one busy core stalls any spinning pool."""
 IN_FLIGHT_SHARE = 0.7
 """Of the asked-for concurrency; ramp-up and drain alone cost less."""
 FEWEST_PROMPTS = 3
@@ -33,6 +37,7 @@ def flags(
     synthetic: bool = False,
     facts: Mapping[str, Any] | None = None,
     foreign_cpu: float | None = None,
+    cpus: int = 1,
 ) -> tuple[Flag, ...]:
     """Why a cell's numbers may not mean what they seem to; empty where nothing speaks against them.
 
@@ -44,6 +49,7 @@ def flags(
         facts: what the server says of itself; read are ``max_running_requests`` (its cap, a number) and
             ``speculation`` (whether it speculates, a bool).
         foreign_cpu: cores that other processes used meanwhile.
+        cpus: that ``foreign_cpu`` was counted on.
     """
     done = completed(result.records)
     known = facts or {}
@@ -51,8 +57,8 @@ def flags(
         *_early_stop(cell, done),
         *_cache_hit(cell, measured.get("cached_share")),
         *_degenerate(measured.get("loop_share")),
-        *_client_bound(result.health, measured.get("mean_icl_ms"), len(result.records)),
-        *_foreign_load(foreign_cpu),
+        *_client_bound(result.health, _lag_limit_s(cell, result.health, measured), len(result.records)),
+        *_foreign_load(foreign_cpu, cpus),
         *_capped(cell, done, known.get("max_running_requests"), measured.get("effective_concurrency")),
         *_synthetic(synthetic),
         *_no_draft(speculative, known.get("speculation"), speculation),
@@ -88,24 +94,39 @@ def _degenerate(share: float | None) -> Iterator[Flag]:
         )
 
 
-def _client_bound(health: LoadHealth, gap_ms: float | None, requests: int) -> Iterator[Flag]:
+def _lag_limit_s(cell: Cell, health: LoadHealth, measured: Mapping[str, float]) -> float:
+    """What the loop may lag by: where the kernel takes the times, a lag only delays a stream's next request.
+
+    In open loop no request waits for an answer, and what goes out late is counted as such.
+    """
+    if not health.kernel_times:
+        share_s = TIMING_SHARE * measured.get("mean_icl_ms", 0.0) / 1e3
+    elif cell.open_loop:
+        share_s = inf
+    else:
+        share_s = TURN_SHARE * measured.get("mean_e2el_ms", 0.0) / 1e3
+    return max(CLIENT_LAG_S, share_s)
+
+
+def _client_bound(health: LoadHealth, limit_s: float, requests: int) -> Iterator[Flag]:
     reasons = []
     if health.cpu_share > CLIENT_CPU:
         reasons.append(f"the load client used {health.cpu_share:.0%} of a core (limit {CLIENT_CPU:.0%})")
-    lag, limit = health.loop_lag_p99_s, max(CLIENT_LAG_S, CLIENT_LAG_SHARE * (gap_ms or 0) / 1e3)
-    if lag is not None and lag > limit:
-        reasons.append(f"its loop lagged {1e3 * lag:.1f} ms at p99 (limit {1e3 * limit:.1f} ms)")
+    lag = health.loop_lag_p99_s
+    if lag is not None and lag > limit_s:
+        reasons.append(f"its loop lagged {1e3 * lag:.1f} ms at p99 (limit {1e3 * limit_s:.1f} ms)")
     if health.late_sends > LATE_SHARE * requests:
         reasons.append(f"{health.late_sends} of {requests} sends were late (limit {LATE_SHARE:.0%})")
     if reasons:
         yield Flag(kind="client-bound", detail="; ".join(reasons))
 
 
-def _foreign_load(cores: float | None) -> Iterator[Flag]:
-    if cores is not None and cores > FOREIGN_CORES:
+def _foreign_load(cores: float | None, cpus: int) -> Iterator[Flag]:
+    limit = min(FOREIGN_SHARE * cpus, FOREIGN_CORES)
+    if cores is not None and cores > limit:
         yield Flag(
             kind="foreign-load",
-            detail=f"other processes used {cores:.2f} cores meanwhile (limit {FOREIGN_CORES})",
+            detail=f"other processes used {cores:.2f} of {cpus} cores meanwhile (limit {limit:.1f})",
         )
 
 

@@ -11,9 +11,9 @@ import msgspec
 from draftmark.engines import ENGINES, Launch
 from draftmark.errors import BadInput, nearest
 from draftmark.plan.document import Document, Path, is_path, shown
-from draftmark.plan.expand import expand, grid_facets
+from draftmark.plan.expand import AGAIN, expand, grid_facets
 from draftmark.plan.grid import cell_tokens, tokens, undealt
-from draftmark.plan.methods import expand_methods, kind_of
+from draftmark.plan.methods import baseline_of, expand_methods, kind_of
 from draftmark.plan.select import FIELDS, chosen, same, wanted
 from draftmark.schema import (
     SCENARIOS,
@@ -109,6 +109,17 @@ def _baseline(document: Document, plan: Plan) -> None:
         raise document.error(
             ("baseline",), f"there is no method '{plan.baseline}'", nearest(plan.baseline, names)
         )
+
+
+def _drift(document: Document, plan: Plan) -> None:
+    if not plan.drift:
+        return
+    if (baseline := baseline_of(plan)) is None:
+        raise document.error(("drift",), "there is no baseline to measure again", "name one with 'baseline:'")
+    for index, method in zip(_origins(plan), expand_methods(plan), strict=True):
+        if method.name == f"{baseline}{AGAIN}":
+            message = f"with 'drift' the name '{method.name}' is that of '{baseline}' measured again"
+            raise document.error(("methods", index, "name"), message, "give the method another name")
 
 
 def _repeated(document: Document, plan: Plan) -> None:
@@ -288,6 +299,7 @@ CHECKS: tuple[Callable[[Document, Plan], None], ...] = (
     _methods,
     _names,
     _baseline,
+    _drift,
     _repeated,
     _memory_fraction,
     _workloads,

@@ -1,8 +1,9 @@
 """Plan → Matrix: which servers are started, in which order, and what is measured on each."""
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import product
+from itertools import groupby, product
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +30,9 @@ MEASUREMENT = 1
 
 CONTEXT_STEP = 256
 """Tokens in which the longest request is counted, so that a slightly longer one is served alike."""
+
+AGAIN = "-again"
+"""What the id of a baseline ends in where it is measured once more, to tell drift."""
 
 LOCAL = "local"
 """Name of the machine that draftmark runs on, where a plan lists no hosts."""
@@ -62,7 +66,8 @@ def covered(plan: Plan, texts: Mapping[str, str]) -> dict[str, str]:
 def expand(plan: Plan, files: Mapping[str, str] = MappingProxyType({})) -> Matrix:
     """The plan's services in the order in which they run, each with the cells that ``select`` leaves it.
 
-    One phase per host and tensor-parallel degree; in a phase the baseline first, then the plan's order.
+    One phase per host and tensor-parallel degree; in a phase the baseline first, then the plan's order, and
+    with ``drift`` some of the baseline's cells again.
     A hash says what a stored number depends on: what is appended to a plan leaves earlier hashes alone,
     unless a server's own limits (longest request, most streams) grow with it.
 
@@ -82,6 +87,12 @@ def expand(plan: Plan, files: Mapping[str, str] = MappingProxyType({})) -> Matri
                 dropped.append(Dropped(service=service.id, cell=cell.id, phase=service.phase, why=why))
         if kept:
             services.append(msgspec.structs.replace(service, cells=tuple(kept)))
+    if plan.drift:
+        services = [
+            service
+            for _, phase in groupby(services, key=lambda service: service.phase)
+            for service in _with_repeat(tuple(phase), files)
+        ]
     return Matrix(plan=plan, services=tuple(services), dropped=tuple(dropped))
 
 
@@ -134,6 +145,30 @@ def _service(plan: Plan, host: str, tp: int, method: Method, cells: tuple[Cell, 
     )
     address = plan.hosts.get(host, Host()).address
     return msgspec.structs.replace(service, hash=_service_hash(service, address))
+
+
+def _with_repeat(phase: Sequence[Service], files: Mapping[str, str]) -> Iterator[Service]:
+    """A phase's services, then its baseline again: of each kind of workload one cell that others have too."""
+    yield from phase
+    first, *others = phase
+    theirs = {cell.id for other in others for cell in other.cells}
+    kinds: dict[str, list[Cell]] = defaultdict(list)
+    for cell in first.cells:
+        if first.baseline and cell.id in theirs:
+            kinds[cell.workload].append(cell)
+    if kinds:
+        again = msgspec.structs.replace(first, id=f"{first.id}{AGAIN}", repeats=first.id, baseline=False)
+        cells = tuple(_sealed(_middling(cells), again, files) for cells in kinds.values())
+        yield msgspec.structs.replace(again, cells=cells)
+
+
+def _middling(cells: Iterable[Cell]) -> Cell:
+    """The cell of middling size, of two the smaller.
+
+    The lightest load would miss a machine that slows down only under heat, and the heaviest cost the most.
+    """
+    ordered = sorted(cells, key=lambda cell: cell.requests * cell_tokens(cell))
+    return ordered[(len(ordered) - 1) // 2]
 
 
 def memory_fraction(plan: Plan, tp: int) -> float | None:

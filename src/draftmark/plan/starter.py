@@ -96,6 +96,7 @@ TAIL = """
 #   here: {{gpus: {gpus}}}
 
 baseline: {baseline}
+drift: true                            # measure it again at the end: is the machine still what it was?
 # slo: {{ttft_ms: 2000, tpot_ms: 50}}    # latency targets that a recommendation must meet
 # on_failure: adjust                   # after a failed start, try once what the diagnosis advises
 # seed: 0

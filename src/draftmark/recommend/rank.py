@@ -54,10 +54,19 @@ class Ranking:
 def candidates(result: CampaignResult, comparison: Comparison) -> tuple[Candidate, ...]:
     """Every service, its cells judged by their flags and by the plan's target."""
     found = {(one.service, one.cell.id): one for one in result.cells}
-    moved = {(one.service, one.cell) for one in comparison.speedups if "drift" in one.flags}
-    moved |= {(one.service, one.cell) for one in comparison.drift if one.moved}
     services = [service for service in result.matrix.services if service.repeats is None]
+    moved = set(_moved(services, comparison))
     return tuple(_candidate(service, found, moved, result) for service in services)
+
+
+def _moved(services: Sequence[Service], comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """The cells that drift puts in doubt: a baseline's wherever one is that was compared with it."""
+    yield from ((one.service, one.cell) for one in comparison.drift if one.moved)
+    baselines = {(service.host, service.tp): service.id for service in services if service.baseline}
+    for one in comparison.speedups:
+        if "drift" in one.flags:
+            yield one.service, one.cell
+            yield baselines[one.host, one.tp], one.cell
 
 
 def _candidate(

@@ -5,6 +5,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from draftmark.errors import BadInput
@@ -84,17 +85,17 @@ def parquet(rows: list[dict[str, Any]]) -> bytes:
 
 
 def cell_rows(view: View) -> Iterator[Fields]:
-    """One row for each planned cell, in the report's order."""
+    """One row for each planned cell, in the report's order; what the baseline was measured on again last."""
     lossless = {(found.service, found.cell): found for found in view.comparison.lossless}
-    for workload in view.workloads:
-        for service, cell in view.planned(workload):
-            key = service.id, cell.id
-            yield (
-                setting_fields(view, service, cell)
-                | outcome_fields(view.cells.get(key))
-                | speedup_fields(view.speedups.get(key), view.flags(*key))
-                | lossless_fields(lossless.get(key))
-            )
+    planned = chain.from_iterable(map(view.planned, view.workloads))
+    for service, cell in chain(planned, view.repeated):
+        key = service.id, cell.id
+        yield (
+            setting_fields(view, service, cell)
+            | outcome_fields(view.cells.get(key))
+            | speedup_fields(view.speedups.get(key), view.flags(*key))
+            | lossless_fields(lossless.get(key))
+        )
 
 
 def setting_fields(view: View, service: Service, cell: Cell) -> Fields:
@@ -112,6 +113,7 @@ def setting_fields(view: View, service: Service, cell: Cell) -> Fields:
         "method_kind": service.method.kind,
         "method_params": json.dumps(service.method.params, sort_keys=True),
         "baseline": service.baseline,
+        "repeats": service.repeats,
         "workload": cell.workload,
         "prompts": joined(cell.prompts),
         "max_tokens": cell.max_tokens,
@@ -189,6 +191,7 @@ def request_row(service: Service | None, key: str, record: RequestRecord) -> dic
         "service": key.partition("/")[0],
         "cell": key.partition("/")[2],
         "method": service.method.name if service else None,
+        "repeats": service.repeats if service else None,
         "tp": service.tp if service else None,
         "host": service.host if service else None,
         "request": record.request,

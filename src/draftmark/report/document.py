@@ -6,7 +6,7 @@ from typing import Any
 
 from draftmark.metrics import METRICS
 from draftmark.report.charts import figures
-from draftmark.report.doubts import FLAG_MEANING, differences, flags, losslessness
+from draftmark.report.doubts import FLAG_MEANING, differences, drift, flags, losslessness
 from draftmark.report.findings import findings
 from draftmark.report.memory import memory
 from draftmark.report.overview import overview
@@ -53,8 +53,9 @@ def facts(view: View) -> Iterator[tuple[str, str]]:
     yield "Engine", " ".join([plan.engine.kind, *versions])
     yield "Baseline", view.baseline or "none"
     done = sum(cell.status == "ok" for cell in view.cells.values())
-    planned = sum(len(service.cells) for service in view.services.values())
-    yield "Measured", f"{done} of {planned} cells, {len(view.services)} services"
+    planned = sum(len(service.cells) for service in view.every.values())
+    again = ", the baseline again" if any(view.repeated) else ""
+    yield "Measured", f"{done} of {planned} cells, {len(view.services)} services{again}"
     yield "Started", view.result.info.started_at
 
 
@@ -82,7 +83,7 @@ def doubts(view: View) -> Section:
     """Flags, what could not be compared, and what the plan leaves out."""
     table = flags(view)
     text = "" if table.rows else "No cell is flagged."
-    blocks: list[Block] = [shown for shown in (table, dropped_table(view)) if shown.rows]
+    blocks: list[Block] = [shown for shown in (table, drift(view), dropped_table(view)) if shown.rows]
     if notes := view.comparison.notes:
         blocks.append(Listing(f"Not compared ({len(notes)})", "\n".join(notes)))
     return Section("doubts", "Flags and gaps", text, tuple(blocks))
@@ -179,6 +180,10 @@ def method(view: View) -> Section:
         f"Each of the {len(view.services)} services was started once for all of its cells. Every request was "
         "streamed; its times are those at which the load client read the bytes. Warm-up and failed requests "
         "count for nothing. Tokens are counted by the server, never by chunks.",
+        "At the end the baseline was started and measured again on some of its cells, to tell whether the "
+        "machine was still the same."
+        if view.comparison.drift
+        else "",
         "All outputs are greedy (temperature 0)." if greedy else "Not all outputs are greedy.",
         f"A method is compared with {view.baseline} on the same prompts of the same cell: the speedup is the "
         "geometric mean of the ratios of the pairs, its 95 % interval Student's t over prompts. A verdict is "
@@ -208,7 +213,7 @@ def definitions(view: View) -> Section:
              "baseline's measured noise; else cannot tell."),
         )
     ]  # fmt: skip
-    raised = {flag.kind for cell in view.cells.values() for flag in cell.flags}
+    raised = {kind for key in (*view.cells, *view.speedups) for kind in view.flags(*key)}
     rows += [
         Row((Entry(kind), Entry("flag"), Entry(f"{meaning[0].upper()}{meaning[1:]}."), Entry("")))
         for kind, meaning in FLAG_MEANING.items()

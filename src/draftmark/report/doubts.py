@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from draftmark.report.parts import Column, Entry, Row, Sides, Table, Tone
-from draftmark.report.tables import FLAGGED, notes
+from draftmark.report.tables import FLAGGED, interval, notes, times
 from draftmark.report.view import View
-from draftmark.schema import Lossless
+from draftmark.schema import Drift, Lossless
 
 MOST_SIDES = 12
 """Services whose first difference is shown."""
@@ -136,17 +136,52 @@ def flags(view: View) -> Table:
         same = list(group)
         cells = ", ".join(dict.fromkeys(one[3] for one in same))
         details = "; ".join(list(dict.fromkeys(one[2] for one in same))[:3])
-        name = view.name(view.services[service]) if service in view.services else service
+        name = view.name(view.every[service]) if service in view.every else service
         entries = (
             Entry(kind, FLAG_MEANING.get(kind, ""), tone="flagged"),
             Entry(name),
             Entry(cells),
             Entry(details),
         )
-        rows.append(Row(entries, view.services[service].method.name if service in view.services else ""))
+        rows.append(Row(entries, view.every[service].method.name if service in view.every else ""))
     return Table(
         id="flags",
         title="Cells whose numbers are doubted",
         columns=(Column("Flag"), Column("Method"), Column("Cells"), Column("What was observed")),
         rows=tuple(rows),
     )
+
+
+def drift(view: View) -> Table:
+    """The baselines that were measured again at the end, each against its first measurement."""
+    return Table(
+        id="drift",
+        title="The baseline measured again at the end of its phase",
+        columns=(
+            Column("Baseline"),
+            Column("Cell"),
+            Column("Later over earlier", "95 %", numeric=True),
+            Column("Moved"),
+        ),
+        rows=tuple(drift_row(view, found) for found in view.comparison.drift),
+        notes=(
+            "The rate of the second measurement over that of the first, paired by prompt; n as for speedups. "
+            "Where it moved by more than its interval, the noise and 3 %, the machine had changed: "
+            "what was compared on this kind of workload is flagged and not ranked. Elsewhere how far its "
+            "interval reaches from 1 counts as noise.",
+        ),
+    )
+
+
+def drift_row(view: View, found: Drift) -> Row:
+    """One cell that was measured again."""
+    service, ratio = view.services[found.service], found.ratio
+    bounds = f"{interval(ratio) or 'no interval'}, n={ratio.n}"
+    tone: Tone = "flagged" if found.moved else ""
+    entries = (
+        Entry(view.name(service)),
+        Entry(found.cell),
+        Entry(times(ratio.value), bounds, ratio.value, tone),
+        Entry("moved" if found.moved else "not shown", tone=tone),
+    )
+    return Row(entries, service.method.name)

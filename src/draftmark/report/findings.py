@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from itertools import chain
+from math import log
 
 from draftmark.report.parts import Finding
 from draftmark.report.tables import interval, times
 from draftmark.report.view import View
-from draftmark.schema import Speedup
+from draftmark.schema import Drift, Estimate, Speedup
 
 MOST = 6
 """Methods that are spoken of one by one; the rest is in the table."""
@@ -16,7 +17,8 @@ NAMED = 3
 
 def findings(view: View) -> tuple[Finding, ...]:
     """The comparison's result first, then each method, then what limits it all."""
-    return tuple(chain(tally(view), methods(view), losslessness(view), failures(view), missing(view)))
+    parts = (tally, methods, drift, losslessness, failures, missing)
+    return tuple(chain.from_iterable(part(view) for part in parts))
 
 
 def tally(view: View) -> Sequence[Finding]:
@@ -121,20 +123,48 @@ def flagged_part(flagged: Sequence[Speedup]) -> str:
 def measure(speedup: Speedup) -> str:
     """``1.42× faster on code-256 (95 % 1.30–1.55, n=5)``; a slowdown keeps its ratio."""
     if speedup.verdict == "faster":
-        return f"{times(speedup.ratio.value)} faster on {speedup.cell} ({basis(speedup)})"
-    return f"{speedup.verdict} on {speedup.cell}: {times(speedup.ratio.value)} ({basis(speedup)})"
+        return f"{times(speedup.ratio.value)} faster on {speedup.cell} ({basis(speedup.ratio)})"
+    return f"{speedup.verdict} on {speedup.cell}: {times(speedup.ratio.value)} ({basis(speedup.ratio)})"
 
 
 def value(speedup: Speedup) -> str:
     """``1.42× on code-256 (95 % 1.30–1.55, n=5)``."""
-    return f"{times(speedup.ratio.value)} on {speedup.cell} ({basis(speedup)})"
+    return f"{times(speedup.ratio.value)} on {speedup.cell} ({basis(speedup.ratio)})"
 
 
-def basis(speedup: Speedup) -> str:
+def basis(ratio: Estimate) -> str:
     """The interval and n that a ratio stands on."""
-    bounds = interval(speedup.ratio)
+    bounds = interval(ratio)
     known = f"95\u00a0%\u00a0{bounds}" if bounds else "no interval"
-    return f"{known}, n={speedup.ratio.n}"
+    return f"{known}, n={ratio.n}"
+
+
+def drift(view: View) -> Sequence[Finding]:
+    """Whether the baseline, measured again at the end, was still what it had been."""
+    readings = view.comparison.drift
+    if not readings:
+        return ()
+    moved = [drifted(view, one) for one in readings if one.moved]
+    if moved:
+        text = f"{listed(moved)}: what was compared on that kind of workload is not ranked."
+        return (Finding("The baseline had moved", f"when it was measured again: {text}"),)
+    farthest = drifted(view, max(readings, key=lambda one: reach(one.ratio)))
+    text = (
+        f"by the baseline measured again: at the farthest {farthest}; no smaller effect gets a verdict there."
+    )
+    return (Finding("No drift is shown", text),)
+
+
+def reach(ratio: Estimate) -> float:
+    """How far from 1 a ratio may be, as a logarithm."""
+    return max(abs(log(end)) for end in (ratio.value, ratio.low, ratio.high) if end)
+
+
+def drifted(view: View, found: Drift) -> str:
+    """``0.91× on code-256 (95 % 0.88–0.94, n=5)``, with its place where there are several."""
+    place = view.places[found.service]
+    where = f"{found.cell}, {place}" if place else found.cell
+    return f"{times(found.ratio.value)} on {where} ({basis(found.ratio)})"
 
 
 def losslessness(view: View) -> Sequence[Finding]:
@@ -168,8 +198,8 @@ def failures(view: View) -> Sequence[Finding]:
 
 def missing(view: View) -> Sequence[Finding]:
     """What the plan asks for and the results do not have."""
-    planned = sum(len(service.cells) for service in view.services.values())
-    left = sum((s.id, c.id) not in view.cells for s in view.services.values() for c in s.cells)
+    planned = sum(len(service.cells) for service in view.every.values())
+    left = sum((s.id, c.id) not in view.cells for s in view.every.values() for c in s.cells)
     return (Finding("Not measured:", f"{left} of {planned} cells."),) if left else ()
 
 

@@ -1,10 +1,11 @@
 """Results as tables: speedups at a glance, every number of a workload, losslessness, flags."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from draftmark.metrics import METRICS
 from draftmark.report.parts import Column, Entry, Row, Table, Tone
-from draftmark.report.view import WORKLOADS, View, measured
+from draftmark.report.view import WORKLOADS, View, measured, method_of
 from draftmark.schema import Cell, CellResult, Estimate, Service, Speedup, WorkloadKind
 
 FLAGGED = "†"
@@ -71,7 +72,8 @@ def absent_entry(view: View, service: Service, cell: str) -> Entry:
         return Entry("server failed", tone="failed") if died else Entry("not run", tone="muted")
     if result.status != "ok":
         return Entry(result.status, result.diagnosis.cause if result.diagnosis else "", tone="failed")
-    return Entry("baseline" if service.method.name in view.baselines else "–", tone="muted")
+    again = " again" if service.repeats else ""
+    return Entry(f"baseline{again}" if service.method.name in view.baselines else "–", tone="muted")
 
 
 def speedup_matrix(view: View, workload: WorkloadKind) -> Table:
@@ -230,11 +232,8 @@ def glance_row(view: View, service: Service, speedups: Sequence[Speedup]) -> Row
 
 def browser(view: View) -> Table:
     """Every planned cell in one table, for searching and for opening one by one."""
-    rows = tuple(
-        browser_row(view, service, cell)
-        for workload in view.workloads
-        for service, cell in view.planned(workload)
-    )
+    planned = chain.from_iterable(map(view.planned, view.workloads))
+    rows = tuple(browser_row(view, service, cell) for service, cell in chain(planned, view.repeated))
     keys = ("decode_tok_s", "median_ttft_ms", "tau")
     return Table(
         id="cells",
@@ -265,7 +264,7 @@ def browser_row(view: View, service: Service, cell: Cell) -> Row:
             Entry(cell.id),
             Entry(cell.workload),
             *((Entry(view.places[service.id]),) if any(view.places.values()) else ()),
-            Entry(service.method.name),
+            Entry(method_of(service)),
             outcome(view, service, cell.id),
             speedup_entry(speedup) if speedup else Entry("–", tone="muted"),
             *(metric_entry(result, key, own) for key in keys),

@@ -76,9 +76,14 @@ class View:
     comparison: Comparison
 
     @cached_property
-    def services(self) -> dict[str, Service]:
-        """By id, in the order in which they run."""
+    def every(self) -> dict[str, Service]:
+        """Every service by its id, in the order in which they run, baselines that were measured again too."""
         return {service.id: service for service in self.result.matrix.services}
+
+    @cached_property
+    def services(self) -> dict[str, Service]:
+        """Those that are compared: a baseline measured again is none of them."""
+        return {id_: service for id_, service in self.every.items() if service.repeats is None}
 
     @cached_property
     def starts(self) -> dict[str, ServiceResult]:
@@ -120,14 +125,14 @@ class View:
 
     @cached_property
     def places(self) -> dict[str, str]:
-        """Tensor parallelism and host of each service, as far as they differ between services."""
+        """Tensor parallelism and host of every service, as far as they differ between services."""
         several_tp = len({service.tp for service in self.services.values()}) > 1
         several_hosts = len({service.host for service in self.services.values()}) > 1
         return {
             id_: ", ".join(
                 ([f"TP {service.tp}"] if several_tp else []) + ([service.host] if several_hosts else [])
             )
-            for id_, service in self.services.items()
+            for id_, service in self.every.items()
         }
 
     @property
@@ -147,6 +152,11 @@ class View:
         order = {cell.id: index for index, cell in reversed(list(enumerate(cell for _, cell in pairs)))}
         methods = {name: index for index, name in enumerate(self.methods)}
         yield from sorted(pairs, key=lambda pair: (order[pair[1].id], methods[pair[0].method.name]))
+
+    @property
+    def repeated(self) -> Iterator[tuple[Service, Cell]]:
+        """Every planned cell that a baseline is measured on again."""
+        yield from ((s, cell) for s in self.every.values() if s.repeats for cell in s.cells)
 
     @cached_property
     def located(self) -> dict[str, list[tuple[Service, Cell]]]:
@@ -170,7 +180,12 @@ class View:
     def name(self, service: Service) -> str:
         """Method and place of a service, as a person would say it."""
         place = self.places[service.id]
-        return f"{service.method.name} ({place})" if place else service.method.name
+        return f"{method_of(service)} ({place})" if place else method_of(service)
+
+
+def method_of(service: Service) -> str:
+    """Its method, and whether it is the baseline again."""
+    return f"{service.method.name} again" if service.repeats else service.method.name
 
 
 def look(index: int) -> Look:

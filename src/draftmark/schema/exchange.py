@@ -133,7 +133,11 @@ class LoadHealth(Frozen, frozen=True, kw_only=True):
     cpu_share: float
     """CPU time over wall time of the busiest worker."""
     loop_lag_p99_s: float | None = None
+    """From the arrival of bytes until they, and all that came with them, were read."""
     late_sends: int = 0
+    """Open loop: requests that went out 5 ms or more after their time."""
+    kernel_times: bool = False
+    """Arrivals are timed by the kernel: a lag changes no time, and only delays what is sent next."""
     workers: int = 1
 
 

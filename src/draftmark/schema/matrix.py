@@ -97,7 +97,7 @@ class Service(Frozen, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     baseline: bool = False
     repeats: str | None = None
-    """Id of the baseline that this service measures again at the end of its phase, to tell drift."""
+    """Id of the baseline that this service measures again at the end of its phase; then it is no method."""
     hash: str = ""
     cells: tuple[Cell, ...] = ()
 

@@ -228,6 +228,8 @@ class Plan(Frozen, frozen=True, kw_only=True):
     select: tuple[Rule, ...] = ()
     baseline: str | None = None
     """Name of the method that the others are compared with; the one of kind ``none`` when not given."""
+    drift: bool = False
+    """Measure some of the baseline's cells again at the end of each phase: had the machine changed?"""
     slo: Slo | None = None
     on_failure: Literal["skip", "adjust"] = "skip"
     seed: int = 0
