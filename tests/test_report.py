@@ -17,7 +17,7 @@ from draftmark import report
 from draftmark.report.markdown import escaped
 from draftmark.report.page import embedded
 from draftmark.report.parts import Chart, Document, Figure, Table
-from draftmark.schema import CampaignResult, Comparison, Diagnosis, Estimate, Flag, Speedup
+from draftmark.schema import CampaignResult, Comparison, Diagnosis, Estimate, Flag, Parting, Speedup
 
 SMALL, BIG = sample_results.quickstart(), sample_results.big()
 BIG_DOCUMENT = report.document(*BIG)
@@ -87,9 +87,8 @@ def with_text(text: str) -> tuple[CampaignResult, Comparison]:
     )
     info = msgspec.structs.replace(result.info, plan_text=text, machine={"note": text, text[:20]: [text]})
     result = msgspec.structs.replace(result, info=info, cells=cells)
-    first = msgspec.structs.replace(
-        comparison.lossless[0], verdict="diverges", first=("p0", 3, text, f"other {text}")
-    )
+    odd = Parting(prompt="p0", position=3, margin=None, baseline=text, method=f"other {text}")
+    first = msgspec.structs.replace(comparison.lossless[0], verdict="diverges", partings=(odd,))
     return result, msgspec.structs.replace(
         comparison, lossless=(first, *comparison.lossless[1:]), notes=(text,)
     )
