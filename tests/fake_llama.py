@@ -4,13 +4,14 @@
 Takes ``--port`` and ``--alias`` and ignores the other flags. The environment says what goes wrong:
 
     FAKE_FAULT     die-at-start, no-memory (for more than four slots), never-ready; on a request
-                   error-500, cut, bad-json, die
+                   error-500, cut, bad-json, die, alter (one word in the middle, if it speculates)
     FAKE_PROMPTS   the fault only hits requests whose body holds this text
     FAKE_ONCE      a file: the fault happens once, and this file remembers it
     FAKE_WHILE     a file: the fault happens only while it exists
     FAKE_STARTS    a file that gets one line, the process id, for each start
     FAKE_TOKEN_S   seconds between tokens, kept to on the clock
     FAKE_SLOW      the number of a start, from 1: from this one on tokens take twice as long
+    FAKE_MARGIN    nats between the two likeliest tokens, where a request asks; nothing is said without
 """
 
 import argparse
@@ -23,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 FAULT = os.environ.get("FAKE_FAULT", "")
-ON_REQUESTS = ("error-500", "cut", "bad-json", "die")
+ON_REQUESTS = ("error-500", "cut", "bad-json", "die", "alter")
+MARGIN = os.environ.get("FAKE_MARGIN")
 TOKEN_S = float(os.environ.get("FAKE_TOKEN_S", "0.002"))
 totals = {"predicted": 0, "drafted": 0, "accepted": 0, "drafts": 0}
 
@@ -40,6 +42,12 @@ def strikes(body: str = "") -> bool:
         except FileExistsError:
             return False
     return True
+
+
+def likely() -> dict[str, Any]:
+    """A choice's log-probabilities, if they are told."""
+    two = [{"logprob": -0.5}, {"logprob": -0.5 - float(MARGIN or 0)}]
+    return {"logprobs": {"content": [{"top_logprobs": two}]}} if MARGIN else {}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -83,19 +91,22 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        self._stream(json.loads(body)["max_tokens"], fault)
+        asked = json.loads(body)
+        self._stream(asked["max_tokens"], fault, likely() if asked.get("logprobs") else {})
 
-    def _stream(self, tokens: int, fault: str) -> None:
+    def _stream(self, tokens: int, fault: str, likely: dict[str, Any]) -> None:
         self._event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": None}}]})
         due_s = time.monotonic()
         for number in range(tokens):
-            if fault and number == tokens // 2:
+            middle = number == tokens // 2
+            if middle and fault not in ("", "alter"):
                 self._break(fault)
                 return
             if number % 3 == 0 or not self.speculative:
                 due_s += self.token_s
                 time.sleep(max(0.0, due_s - time.monotonic()))
-            self._event({"choices": [{"index": 0, "delta": {"content": f" word{number}"}}]})
+            word = " fault" if middle and fault and self.speculative else f" word{number}"
+            self._event({"choices": [{"index": 0, "delta": {"content": word}} | likely]})
         accepted = 2 * ((tokens - 1) // 3) if self.speculative else 0
         totals["predicted"] += tokens
         totals["drafted"] += accepted

@@ -21,6 +21,7 @@ from draftmark.schema import (
     Method,
     MethodSpec,
     ModelSpec,
+    Parting,
     Plan,
     PromptsWorkload,
     RequestRecord,
@@ -211,8 +212,13 @@ def lossless(rng: Random, service: Service, cell: Cell) -> Lossless:
         differing=1 if differs or near else 0,
         control_compared=cell.requests,
         control_differing=0,
-        first=(f"{cell.id}-0", 117, "for item in items:", "for element in items:") if differs else None,
+        partings=(parting(f"{cell.id}-0"),) if differs else (),
     )
+
+
+def parting(prompt: str) -> Parting:
+    texts = {"baseline": "for item in items:", "method": "for element in items:"}
+    return Parting(prompt=prompt, position=117, margin=1.5, **texts)
 
 
 def answer(rng: Random, cell: Cell, out: Outcome, number: int, text: str | None) -> RequestRecord:

@@ -121,5 +121,5 @@ def test_plan_can_be_piped_into_something_that_stops_reading(tmp_path: Path) -> 
 def test_help_names_every_command(tmp_path: Path) -> None:
     """--help teaches what there is."""
     told = draftmark(tmp_path, "--help").stdout
-    for name in ("init", "plan", "run", "status", "report", "memory", "diagnose"):
+    for name in ("init", "plan", "run", "status", "report", "check-lossless", "memory", "diagnose"):
         assert f"\n  {name} " in told

@@ -281,6 +281,15 @@ def test_one_wide_margin_among_near_ties_is_a_divergence() -> None:
     assert (found.verdict, found.near_ties, found.differing) == ("diverges", 1, 2)
 
 
+def test_the_gravest_difference_comes_first() -> None:
+    """The widest margin, then what is not known, then near-ties; each with its prompt and place."""
+    base = [said(p, "x", "y", margins=m) for p, m in (("a", (1.0, 0.01)), ("b", ()), ("c", (1.0, 1.5)))]
+    found = outputs(base, [said(p, "x", "z") for p in "abc"])
+    assert [(p.prompt, p.margin) for p in found.partings] == [("c", 1.5), ("b", None), ("a", 0.01)]
+    assert found.first == ("c", 1, "y", "z")
+    assert found.near_ties is None
+
+
 def test_token_ids_are_compared_where_both_sides_have_them() -> None:
     """Two tokens that look the same are different; positions are counted in tokens."""
     found = outputs([said("a", "x", "y", "z", ids=(1, 2, 3))], [said("a", "x", "y", "z", ids=(1, 2, 4))])

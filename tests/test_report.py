@@ -18,7 +18,7 @@ from draftmark.compare import compare
 from draftmark.report.markdown import escaped
 from draftmark.report.page import embedded
 from draftmark.report.parts import Chart, Document, Figure, Table
-from draftmark.schema import CampaignResult, Comparison, Diagnosis, Estimate, Flag, Speedup
+from draftmark.schema import CampaignResult, Comparison, Diagnosis, Estimate, Flag, Parting, Speedup
 from trees import Arm, ar, code, tree
 
 SMALL, BIG = sample_results.quickstart(), sample_results.big()
@@ -89,9 +89,8 @@ def with_text(text: str) -> tuple[CampaignResult, Comparison]:
     )
     info = msgspec.structs.replace(result.info, plan_text=text, machine={"note": text, text[:20]: [text]})
     result = msgspec.structs.replace(result, info=info, cells=cells)
-    first = msgspec.structs.replace(
-        comparison.lossless[0], verdict="diverges", first=("p0", 3, text, f"other {text}")
-    )
+    odd = Parting(prompt="p0", position=3, margin=None, baseline=text, method=f"other {text}")
+    first = msgspec.structs.replace(comparison.lossless[0], verdict="diverges", partings=(odd,))
     return result, msgspec.structs.replace(
         comparison, lossless=(first, *comparison.lossless[1:]), notes=(text,)
     )

@@ -12,6 +12,7 @@ from draftmark.campaign.servers import Ready, utc_now
 from draftmark.engines import ENGINES
 from draftmark.errors import DraftmarkError, ServiceError
 from draftmark.load import LoadJob, measure_apart
+from draftmark.plan import simulated
 from draftmark.schema import (
     Cell,
     CellResult,
@@ -126,7 +127,7 @@ def _flags(
         measured,
         speculation=speculation,
         speculative=ENGINES[server.service.engine.kind].METHODS[method.kind].speculative,
-        synthetic=any(name.startswith("synthetic") for name in method.params),
+        synthetic=simulated(method),
         facts=server.facts,
         foreign_cpu=watch.foreign_cpu,
         cpus=watch.cpus,

@@ -1,8 +1,9 @@
-"""Commands on a plan: init, plan, run; each reads, hands over and prints."""
+"""Commands on a plan: init, plan, run, check-lossless; each reads, hands over and prints."""
 
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -11,14 +12,26 @@ from draftmark import campaign, staging
 from draftmark.campaign.budget import budget, draft_problems, gpu_of
 from draftmark.cli.print import JSON, print_json, print_lines
 from draftmark.cli.progress import Progress
-from draftmark.cli.results import write_report
-from draftmark.cli.show import memory_lines, outcome_text, plan_text
-from draftmark.errors import EXIT_FAILED, BadInput, ResultError
+from draftmark.cli.results import matrix_of, write_report
+from draftmark.cli.show import lossless_text, memory_lines, outcome_text, plan_text
+from draftmark.compare import check_lossless as judged
+from draftmark.compare import compare as held_together
+from draftmark.errors import EXIT_FAILED, BadInput, ResultError, nearest
 from draftmark.estimate import Pace, estimate, learned
 from draftmark.hosts import Local
 from draftmark.memory import gpu_named
-from draftmark.plan import check_paths, covered, expand, named_files, notes, read_plan, starter
-from draftmark.schema import Matrix, Plan
+from draftmark.plan import (
+    check_paths,
+    covered,
+    expand,
+    lossless_plan,
+    named_files,
+    notes,
+    read_plan,
+    starter,
+    with_baselines,
+)
+from draftmark.schema import PROMPT_KINDS, Matrix, Plan, PromptKind
 from draftmark.store import ResultTree
 from draftmark.workload import check_files, read_tokenizer
 
@@ -118,13 +131,104 @@ def run(
         sys.exit(EXIT_FAILED)
 
 
+def _kinds(_: click.Context, __: click.Parameter, text: str | None) -> tuple[PromptKind, ...] | None:
+    if text is None:
+        return None
+    for kind in (asked := text.split(",")):
+        if kind not in PROMPT_KINDS:
+            raise BadInput(f"--kinds: there is no prompt kind '{kind}'", nearest(kind, PROMPT_KINDS))
+    return tuple(kind for kind in PROMPT_KINDS if kind in asked)
+
+
+@click.command("check-lossless")
+@click.argument("source", metavar="PLAN|DIR", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Result tree [results/NAME-lossless].",
+)
+@PHASE
+@click.option("--only", metavar="PATTERN", help="Only what matches, and its baseline: '*-ngram-*'.")
+@click.option(
+    "--kinds",
+    metavar="KIND,…",
+    callback=_kinds,
+    help=f"Of {', '.join(PROMPT_KINDS)} [the plan's own, else all].",
+)
+@click.option(
+    "--tokens", "max_tokens", type=click.IntRange(1), help="Of an answer [the plan's fewest, else 128]."
+)
+@click.option("--prompts", type=click.IntRange(1), help="Different prompts of each kind [2].")
+@JSON
+def check_lossless(
+    source: Path, output: Path | None, phase: str | None, only: str | None, as_json: bool, **given: Any
+) -> None:
+    """Check that speculation leaves the greedy output as it is, and show where it does not.
+
+    Starts each server of PLAN once, sends all of them the same few prompts at temperature 0, one at a
+    time, and holds each method's answers against the baseline's. The same command goes on after an
+    interruption. A result tree DIR is judged by what it holds, and nothing is started.
+
+    \b
+    identical       every output is the baseline's
+    near-ties only  outputs part only where two tokens were less than 0.1 nats apart: rounding, no fault
+    diverges        one parts where the baseline was sure: shown with both texts and the margin
+    not checked     no output, no margin where one parts, or a server that never drafted
+
+    Exit codes: 0 identical or near-ties only, 1 something diverges or failed, 3 something was not
+    checked, 2 bad input, 130 interrupted.
+    """
+    asked = {name: value for name, value in given.items() if value is not None}
+    if source.is_dir():
+        if output or asked:
+            raise BadInput(
+                f"{source}: a result tree is judged as it is",
+                "-o, --kinds, --tokens, --prompts: only with a plan",
+            )
+        tree = ResultTree(source)
+        matrix = _pairs(matrix_of(tree), phase, only)
+    else:
+        plan, text = _read(source)
+        small = lossless_plan(plan, **asked)
+        tree = ResultTree(output or Path("results") / small.name)
+        matrix = _checked(small, text, tree, phase, only)
+    result = tree.load(matrix, records=True)
+    found = judged(result, held_together(result))
+    if as_json:
+        print_json(found)
+    else:
+        print_lines(lossless_text(found))
+    sys.exit(found.exit_code)
+
+
+def _pairs(whole: Matrix, phase: str | None, only: str | None) -> Matrix:
+    """What is asked for of a matrix, and what it is held against."""
+    return with_baselines(whole, campaign.narrow(whole, phase, only))
+
+
+def _checked(small: Plan, text: str, tree: ResultTree, phase: str | None, only: str | None) -> Matrix:
+    """Measure what is asked for of a derived plan; gives that part of its matrix."""
+    files = _texts(small)
+    whole = _expanded(small, files)
+    matrix = _pairs(whole, phase, only)
+    console = Console(stderr=True, highlight=False)
+    for note in dict.fromkeys(f"! {drop.service}: {drop.why}" for drop in whole.dropped):
+        console.print(note, soft_wrap=True)
+    with tree.locked():
+        outcome = _campaign(matrix, f"# draftmark check-lossless, from:\n{text}", files, tree, console)
+    console.print(outcome_text(outcome), soft_wrap=True)
+    return matrix
+
+
 def _campaign(
     matrix: Matrix,
     text: str,
     files: Mapping[str, str],
     tree: ResultTree,
     console: Console,
-    keep_failed: bool,
+    keep_failed: bool = False,
 ) -> campaign.Outcome:
     with Progress(console, sum(len(service.cells) for service in matrix.services)) as progress:
         running = campaign.Campaign(matrix, tree, Local(), progress, files, keep_failed)

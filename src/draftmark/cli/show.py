@@ -4,12 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from draftmark.campaign import Outcome
+from draftmark.compare import CheckedCell, LosslessCheck
 from draftmark.estimate import Estimate, Span
 from draftmark.memory import MemoryPlan, memory_text
 from draftmark.schema import CellResult, Matrix, Service
 
 NAMED = 6
 """Names shown before the rest is counted."""
+PARTINGS = 4
+"""Outputs that differ shown for a cell before the rest is counted."""
 
 
 def plan_text(matrix: Matrix, times: Estimate, notes: Iterable[str] = ()) -> Iterator[str]:
@@ -124,6 +127,46 @@ def memory_lines(plans: Sequence[MemoryPlan | None]) -> Iterator[str]:
             yield f"  {plan.service.id}: fits{tokens}"
         else:
             yield from (f"  {line}" for line in memory_text(plan))
+
+
+def lossless_text(check: LosslessCheck) -> Iterator[str]:
+    """The answer first, then each cell, and under it where its outputs part from the baseline's."""
+    found = [one.found for one in check.cells if one.found]
+    compared, differing = sum(one.compared for one in found), sum(one.differing for one in found)
+    base = check.baseline or "no baseline"
+    yield f"{check.answer}: {check.name}, {differing} of {_count(compared, 'output')} differ from {base}'s"
+    width = max((len(f"{one.service}/{one.cell}") for one in check.cells), default=0)
+    for one in check.cells:
+        name, said = f"{one.service}/{one.cell}", "; ".join(filter(None, (one.why, *_compared(one))))
+        yield f"  {one.answer:<14}  {name:<{width}}  {said}"
+        yield from (f"    {line}" for line in _partings(one, base))
+    yield from (f"! {note}" for note in check.notes)
+
+
+def _compared(one: CheckedCell) -> Iterator[str]:
+    """What a cell's verdict stands on."""
+    if one.found is None:
+        return
+    yield f"{one.found.differing} of {one.found.compared} differ"
+    yield f"baseline against itself {one.found.control_differing} of {one.found.control_compared}"
+    if one.drafted is not None and one.accepted is not None:
+        yield f"{one.accepted:,} of {_count(one.drafted, 'drafted token')} accepted"
+
+
+def _partings(one: CheckedCell, base: str) -> Iterator[str]:
+    """Where outputs part, and unless that is a near-tie both texts, quotes and line ends spelled out."""
+    if one.found is None:
+        return
+    width = max(len(base), len(one.method))
+    for part in one.found.partings[:PARTINGS]:
+        turn = "" if part.turn is None else f", turn {part.turn}"
+        margin = "margin not known" if part.margin is None else f"margin {part.margin:.4f} nats"
+        yield f"{part.prompt}{turn}: from {one.found.unit} {part.position} on, {margin}"
+        if one.answer != "near-ties only":
+            yield f"  {base:<{width}}  {part.baseline!r}"
+            yield f"  {one.method:<{width}}  {part.method!r}"
+    if (more := len(one.found.partings) - PARTINGS) > 0:
+        yield f"and {more} more: --json has them all"
 
 
 def outcome_text(outcome: Outcome) -> str:

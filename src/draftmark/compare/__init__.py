@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from draftmark.compare.acceptance import acceptance, positions
+from draftmark.compare.answer import Answer, CheckedCell, LosslessCheck, check_lossless
 from draftmark.compare.crossover import crossovers
 from draftmark.compare.drift import Reading, bearing, drift, reach
 from draftmark.compare.intervals import estimate, inverse, log_error, scaled, together
@@ -20,7 +21,11 @@ from draftmark.compare.speed import rate_of, ratio, repetition, speedup
 from draftmark.schema import CampaignResult, Cell, Comparison, Drift, Lossless, Service, Speedup
 
 __all__ = [
+    "Answer",
+    "CheckedCell",
+    "LosslessCheck",
     "Side",
+    "check_lossless",
     "compare",
     "doubts",
     "estimate",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from draftmark.compare.pairs import Key, Pair, Side, keyed, paired
-from draftmark.schema import Cell, Chunk, Lossless, Losslessness, RequestRecord
+from draftmark.schema import Cell, Chunk, Lossless, Losslessness, Parting, RequestRecord
 
 NEAR_TIE = 0.1
 """Nats between the two likeliest tokens; flips were measured at up to 0.072, the median token at 1 to 4."""
@@ -26,7 +26,8 @@ def lossless(cell: Cell, base: Side, other: Side) -> Lossless:
     tokens = bool(pairs) and all(_ids(pair.base) and _ids(pair.other) for pair in (*pairs, *controls))
     differing = [(pair, place) for pair in pairs if (place := _first_difference(pair, tokens)) is not None]
     repeats = keyed(base.of("margins") or control)
-    margins = [_margin(pair, place, tokens, repeats) for pair, place in differing]
+    partings = [_shown(pair, place, tokens, repeats) for pair, place in differing]
+    margins = [parting.margin for parting in partings]
     return Lossless(
         service=other.service.id,
         method=other.service.method.name,
@@ -36,10 +37,15 @@ def lossless(cell: Cell, base: Side, other: Side) -> Lossless:
         differing=len(differing),
         control_compared=len(controls),
         control_differing=sum(_first_difference(pair, tokens) is not None for pair in controls),
-        first=_shown(*differing[0], tokens) if differing else None,
+        partings=tuple(sorted(partings, key=_gravity, reverse=True)),
         near_ties=None if None in margins else sum(m is not None and m < NEAR_TIE for m in margins),
         unit="token" if tokens else "character",
     )
+
+
+def _gravity(parting: Parting) -> float:
+    """Its margin; one that is not known stands between the wide ones and the narrow."""
+    return NEAR_TIE if parting.margin is None else parting.margin
 
 
 def _verdict(compared: int, margins: Sequence[float | None]) -> Losslessness:
@@ -103,8 +109,15 @@ def _at(record: RequestRecord, place: int, tokens: bool) -> Chunk | None:
     return found if found and found.margins else None
 
 
-def _shown(pair: Pair, place: int, tokens: bool) -> tuple[str, int, str, str]:
-    """The prompt, the place, and what each side said from there."""
-    texts = pair.base.chunks.whole_text, pair.other.chunks.whole_text
-    start = _parting(*texts) if tokens else place
-    return pair.key[0], place, texts[0][start : start + EXCERPT], texts[1][start : start + EXCERPT]
+def _shown(pair: Pair, place: int, tokens: bool, repeats: Mapping[Key, RequestRecord]) -> Parting:
+    """The place, and what each side said from there."""
+    base, other = pair.base.chunks.whole_text, pair.other.chunks.whole_text
+    start = _parting(base, other) if tokens else place
+    return Parting(
+        prompt=pair.key[0],
+        turn=pair.base.turn,
+        position=place,
+        margin=_margin(pair, place, tokens, repeats),
+        baseline=base[start : start + EXCERPT],
+        method=other[start : start + EXCERPT],
+    )

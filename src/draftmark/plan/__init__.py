@@ -2,6 +2,7 @@
 
 from draftmark.plan.expand import MEASUREMENT, covered, expand, named_files, notes
 from draftmark.plan.grid import tokens
+from draftmark.plan.lossless import lossless_plan, simulated, with_baselines
 from draftmark.plan.read import check_paths, read_plan
 from draftmark.plan.starter import starter
 
@@ -10,9 +11,12 @@ __all__ = [
     "check_paths",
     "covered",
     "expand",
+    "lossless_plan",
     "named_files",
     "notes",
     "read_plan",
+    "simulated",
     "starter",
     "tokens",
+    "with_baselines",
 ]

@@ -76,7 +76,7 @@ def expand(plan: Plan, files: Mapping[str, str] = MappingProxyType({})) -> Matri
     """
     cells = cells_of(plan)
     services, dropped = [], []
-    for host, tp, method in _arms(plan):
+    for host, tp, method in arms(plan):
         service = _service(plan, host, tp, method, cells)
         kept = []
         for cell in cells:
@@ -99,7 +99,7 @@ def expand(plan: Plan, files: Mapping[str, str] = MappingProxyType({})) -> Matri
 def grid_facets(plan: Plan) -> list[Facets]:
     """What rules can ask of each cell of the full grid."""
     cells = cells_of(plan)
-    return [facets(host, tp, method.name, cell) for host, tp, method in _arms(plan) for cell in cells]
+    return [facets(host, tp, method.name, cell) for host, tp, method in arms(plan) for cell in cells]
 
 
 def notes(matrix: Matrix) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def notes(matrix: Matrix) -> tuple[str, ...]:
     )
 
 
-def _arms(plan: Plan) -> Iterator[tuple[str, int, Method]]:
+def arms(plan: Plan) -> Iterator[tuple[str, int, Method]]:
     """(host, degree, method) in the order in which they run."""
     baseline = baseline_of(plan)
     methods = sorted(expand_methods(plan), key=lambda method: method.name != baseline)

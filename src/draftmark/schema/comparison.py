@@ -39,6 +39,20 @@ class Speedup(Frozen, frozen=True, kw_only=True):
     """Of either cell; a flagged comparison is shown and not ranked."""
 
 
+class Parting(Frozen, frozen=True, kw_only=True):
+    """Where one output of a method parts from the baseline's, and what each said from there."""
+
+    prompt: str
+    turn: int | None = None
+    """Of a session."""
+    position: int
+    """From 0, in the comparison's unit."""
+    margin: float | None
+    """Nats between the baseline's two likeliest tokens there; None where that is not known."""
+    baseline: str
+    method: str
+
+
 class Lossless(Frozen, frozen=True, kw_only=True):
     """Whether a method changed the greedy output on one cell."""
 
@@ -52,11 +66,19 @@ class Lossless(Frozen, frozen=True, kw_only=True):
     control_compared: int
     control_differing: int
     """The baseline against its own repetition, under the same load."""
-    first: tuple[str, int, str, str] | None = None
-    """(prompt id, position, baseline's text from there, the method's) of the first difference."""
+    partings: tuple[Parting, ...] = ()
+    """One for each output that differs, the gravest first: an unknown margin before the narrow ones."""
     near_ties: int | None = None
     """Differences where the baseline's margin was below 0.1 nats; None where a margin is not known."""
     unit: Literal["token", "character"] = "character"
+
+    @property
+    def first(self) -> tuple[str, int, str, str] | None:
+        """(prompt id, position, baseline's text from there, the method's) of the gravest difference."""
+        if not self.partings:
+            return None
+        gravest = self.partings[0]
+        return gravest.prompt, gravest.position, gravest.baseline, gravest.method
 
 
 class Acceptance(Frozen, frozen=True, kw_only=True):
