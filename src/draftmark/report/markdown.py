@@ -15,7 +15,7 @@ MOST = (200, 60, 20, 5)
 EVIDENCE_LINES = 8
 SIDES_LIMIT = 1_000
 REPLACEMENT = "\ufffd"
-FOLDED = ("numbers-", "machine", "metrics", "dropped")
+FOLDED = ("numbers-", "scaling-", "models-", "acceptance-", "machine", "metrics", "dropped")
 """Tables that only some readers want."""
 PAGE_ONLY = ("browse",)
 """Sections that are for exploring."""
@@ -27,7 +27,7 @@ _TONES = {"faster": "**{}**", "failed": "_{}_", "unsure": "{} (cannot tell)", "s
 
 
 def write(document: Document) -> str:
-    """The whole document, findings first, with as many rows as a comment can hold."""
+    """The whole document, what to deploy first, with as many rows as a comment can hold."""
     text = ""
     for most in MOST:
         text = written(document, most)
@@ -42,6 +42,7 @@ def written(document: Document, most: int) -> str:
         f"# {escaped(document.title)}",
         *([escaped(document.description, 2_000)] if document.description else []),
         " · ".join(f"{escaped(name)}: {escaped(value)}" for name, value in document.facts),
+        *section_parts(document.advice, max(MOST)),
         "## Findings",
         "\n".join(finding(found) for found in document.findings),
         *(part for section in document.sections for part in section_parts(section, most)),
@@ -60,6 +61,8 @@ def section_parts(section: Section, most: int) -> Iterator[str]:
     if section.id in PAGE_ONLY or not (blocks or section.text):
         return
     yield f"## {escaped(section.title)}"
+    if section.lead:
+        yield f"**{escaped(section.lead)}**"
     if section.text:
         yield escaped(section.text, 2_000)
     for block in blocks[:most]:

@@ -37,7 +37,7 @@ TEXT_LIMIT = 2_000
 LISTING_LIMIT = 200_000
 BROAD = 10
 """Columns of a heat map that a telephone has room for."""
-FOLDED = ("numbers-", "dropped", "metrics")
+FOLDED = ("numbers-", "scaling-", "models-", "dropped", "metrics")
 """Tables that open on demand."""
 HEADED = {"faster": "faster: ", "slower": "slower: ", "unsure": "cannot tell: ", "flagged": "flagged: "}
 """What a screen reader says where the eye sees a colour."""
@@ -78,6 +78,7 @@ def write(document: Document, evidence: Mapping[str, Any]) -> str:
             f"<div><dt>{escape(k)}</dt><dd dir='auto'>{escape(v)}</dd></div>" for k, v in document.facts
         ),
         nav="".join(f"<a href='#{section.id}'>{escape(section.title)}</a>" for section in shown),
+        advice=section_html(document.advice, numbers),
         findings="".join(map(finding, document.findings)),
         methods="".join(choice(name, look) for name, look in document.looks.items()),
         sections="".join(section_html(section, numbers) for section in shown),
@@ -129,8 +130,9 @@ def section_html(section: Section, numbers: "count[int]") -> str:
             for together, group in groupby(section.blocks, lambda block: isinstance(block, Figure))
         )
     )
+    lead = f"<p class='lead' dir='auto'>{trimmed(section.lead)}</p>" if section.lead else ""
     text = f"<p dir='auto'>{trimmed(section.text)}</p>" if section.text else ""
-    return f"<section id='{section.id}'><h2>{escape(section.title)}</h2>{text}{blocks}</section>"
+    return f"<section id='{section.id}'><h2>{escape(section.title)}</h2>{lead}{text}{blocks}</section>"
 
 
 def block_html(block: Block, numbers: "count[int]") -> str:

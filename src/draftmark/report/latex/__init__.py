@@ -1,4 +1,4 @@
-"""A report as one LaTeX article: findings, setup, method, results, validity; every cell in the appendix.
+"""A report as one LaTeX article: what to deploy, findings, method, results; every cell in the appendix.
 
 It needs pdfTeX with pgfplots, booktabs and Bitstream Charter, and no file but itself.
 """
@@ -57,7 +57,7 @@ def preamble(document: Document) -> str:
 
 
 def heading(document: Document) -> str:
-    """Title, description, facts and findings."""
+    """Title, description, facts, what to deploy, and findings."""
     facts = r" \quad ".join(
         rf"\mbox{{\soft{{{escaped(name)}}}}}~{escaped(value)}" for name, value in document.facts
     )
@@ -71,7 +71,17 @@ def heading(document: Document) -> str:
     return (
         f"{{\\raggedright{{\\LARGE\\bfseries {escaped(document.title)}\\par}}\\vspace{{3pt}}\n{description}"
         f"\\vspace{{4pt}}{{\\small {facts}\\par}}}}\n\\vspace{{5pt}}\\hrule\\vspace{{-6pt}}\n"
+        f"{advice(document.advice)}"
         f"\\section*{{Findings}}\n\\begin{{findings}}\n{found}\n\\end{{findings}}\n\\vspace{{4pt}}\\hrule\n"
+    )
+
+
+def advice(section: Section) -> str:
+    """What to deploy, before the numbered sections; the command lines are in the appendix."""
+    body = "".join(written(block) for block in section.blocks)
+    return (
+        f"\\section*{{{escaped(section.title)}}}\n{{\\large\\bfseries {escaped(section.lead)}\\par}}\n"
+        f"{escaped(section.text, 4_000)}\\par\n{body}"
     )
 
 
