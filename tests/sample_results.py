@@ -485,3 +485,19 @@ def big() -> tuple[CampaignResult, Comparison]:
         broken=("sglang-tp8-ddtree-b32", "c8-512"),
         seed=1,
     )
+
+
+def grid(budgets: int, lengths: int, *, records: bool = False) -> tuple[CampaignResult, Comparison]:
+    """A baseline and so many methods on five prompts of so many lengths each, and some load."""
+    gains: dict[str, Gain | None] = {"ar": None} | {
+        f"ddtree-b{b}": Gain(4.2 + b**0.5 / 6, 1.7 + b**0.5 / 12, 1.3 + b / 90) for b in range(2, budgets + 2)
+    }
+    cells = (*prompt_cells(tuple(range(64, 64 + 16 * lengths, 16)), 3), *load_cells((1, 2, 4, 8, 16, 32)))
+    kinds = {name: "ddtree" if gain else "none" for name, gain in gains.items()}
+    services = tuple(service("sglang", 1, Method(name=n, kind=kind), cells) for n, kind in kinds.items())
+    return campaign("grid", "sglang", "0.5.6", services, gains, records=records, seed=2)
+
+
+def vast() -> tuple[CampaignResult, Comparison]:
+    """5,022 cells; no requests."""
+    return grid(26, 36)

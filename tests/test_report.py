@@ -1,9 +1,13 @@
 """The report's Markdown and page, made from made-up results."""
 
+import base64
 import json
 import re
+import zlib
 from collections.abc import Iterator
+from functools import cached_property
 from html.parser import HTMLParser
+from typing import Any
 
 import msgspec
 import pytest
@@ -65,10 +69,24 @@ class Page(HTMLParser):
         elif self.inside != "style":
             self.text += data
 
-    @property
+    @cached_property
     def data(self) -> dict:
-        """The embedded data."""
-        return json.loads(self.scripts[0])
+        """The embedded data, with all that is packed in it unpacked and cells by ``service/cell``."""
+        data = json.loads(self.scripts[0])
+        return data | {
+            "charts": {name: unpacked(spec) for name, spec in data["charts"].items()},
+            "rows": {name: unpacked(rows) for name, rows in data["rows"].items()},
+            "cells": {
+                f"{service}/{cell}": found
+                for service, held in data["cells"].items()
+                for cell, found in unpacked(held["packed"]).items()
+            },
+        }
+
+
+def unpacked(text: str) -> Any:
+    """What the page makes of a packed text."""
+    return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
 def with_text(text: str) -> tuple[CampaignResult, Comparison]:
@@ -264,6 +282,26 @@ def test_every_cell_is_browsable() -> None:
     assert set(page.data["cells"]) == {f"{cell.service}/{cell.cell.id}" for cell in result.cells}
 
 
+def test_long_tables_are_packed_and_whole() -> None:
+    """Of a table of thousands of rows none is laid out at first, and all are in the page's data."""
+    result, comparison = sample_results.grid(3, 30)
+    page = Page(report.page(result, comparison))
+    planned = {f"{s.id}/{c.id}" for s in result.matrix.services for c in s.cells}
+    assert len(planned) > 500
+    assert set(page.data["rows"]) == {"cells", "numbers-prompts"}
+    for name, workloads in (("cells", {"prompts", "concurrency"}), ("numbers-prompts", {"prompts"})):
+        keys = [a["data-key"] for tag, a in Page(page.data["rows"][name]).tags if tag == "tr"]
+        wanted = {
+            f"{s.id}/{c.id}" for s in result.matrix.services for c in s.cells if c.workload in workloads
+        }
+        assert len(keys) == len(set(keys))
+        assert set(keys) == wanted
+    loaded = [a for tag, a in page.tags if tag == "tr" and "data-key" in a]
+    assert {a["data-key"].partition("/")[2].partition("-")[0] for a in loaded} == {
+        "c1", "c2", "c4", "c8", "c16", "c32",
+    }  # fmt: skip
+
+
 def test_failures_keep_their_evidence() -> None:
     """Cause, evidence and remedy of every failure are in both forms."""
     for text in (report.markdown(*BIG), Page(BIG_HTML).text):
@@ -296,7 +334,12 @@ def test_empty_campaign() -> None:
     result = msgspec.structs.replace(result, cells=(), services=(), records={})
     comparison = Comparison(baseline="ar")
     assert "Not measured: 32 of 32 cells." in findings(result, comparison)
-    assert Page(report.page(result, comparison)).data == {"charts": {}, "metrics": {}, "cells": {}}
+    assert Page(report.page(result, comparison)).data == {
+        "charts": {},
+        "rows": {},
+        "metrics": {},
+        "cells": {},
+    }
     assert "not run" in report.markdown(result, comparison)
 
 
