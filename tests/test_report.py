@@ -317,9 +317,10 @@ def test_failures_keep_their_evidence() -> None:
 
 def test_markdown_fits_a_comment() -> None:
     """However big the campaign, the Markdown fits a comment and says how much it leaves out."""
-    text = report.markdown(*BIG)
-    assert len(text) < 65_536
+    text, wide = report.markdown(*BIG), report.markdown(*sample_results.grid(3, 30))
+    assert max(len(text), len(wide)) < 65_536
     assert re.search(r"\d+ more rows are in the page", text)
+    assert "151 columns, in the page" in wide
 
 
 def test_no_records_no_requests() -> None:

@@ -12,6 +12,8 @@ COMMENT_LIMIT = 60_000
 """Characters of the whole; GitHub refuses a comment of more than 65,536."""
 MOST = (200, 60, 20, 5)
 """Rows of a table and failures of a section: the first of these with which the whole is short enough."""
+WIDE = 30
+"""Columns of a table that can be read in a comment."""
 EVIDENCE_LINES = 8
 SIDES_LIMIT = 1_000
 REPLACEMENT = "\ufffd"
@@ -75,7 +77,10 @@ def section_parts(section: Section, most: int) -> Iterator[str]:
 
 
 def table_parts(table: Table, most: int) -> Iterator[str]:
-    """A table with its notes; what only some readers want is folded."""
+    """A table with its notes; what only some readers want is folded, and what is too wide left out."""
+    if len(table.columns) > WIDE:
+        yield f"**{escaped(table.title)}**: {len(table.columns)} columns, in the page."
+        return
     folded = table.id.startswith(FOLDED)
     yield f"<details><summary>{escaped(table.title)}</summary>" if folded else f"**{escaped(table.title)}**"
     heads = [escaped(f"{c.title} ({c.unit})" if c.unit else c.title) for c in table.columns]
