@@ -1,6 +1,6 @@
 """What to deploy, as ``recommend`` has it: the pick, how sure that is, what it costs, who was left out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from draftmark.recommend import Pick, Recommendation, recommend
 from draftmark.report.findings import listed
@@ -72,8 +72,8 @@ def pick_row(view: View, pick: Pick, overall: Pick, whole: bool) -> Row:
     return Row(
         (
             Entry(scope),
-            Entry(view.name(service), service.id) if service else Entry("nothing", tone="muted"),
-            sureness(pick),
+            Entry(view.name(service)) if service else Entry("nothing", tone="muted"),
+            sureness(view, pick),
             ratio(pick.over_baseline) if pick.over_baseline else DASH,
             *((cost(pick, overall),) if whole else ()),
             Entry(f"{len(pick.cells)} of {pick.judged}"),
@@ -81,13 +81,18 @@ def pick_row(view: View, pick: Pick, overall: Pick, whole: bool) -> Row:
     )
 
 
-def sureness(pick: Pick) -> Entry:
+def sureness(view: View, pick: Pick) -> Entry:
     """Decided or not, and what measurement would decide it; where there is no pick, why."""
     if pick.service is None:
         return Entry(pick.why)
     if not pick.decided:
-        return Entry("undecided", f"not told from {listed(pick.tied)}; {pick.remedy}")
-    return Entry("decided", f"as good within 3 %: {listed(pick.equal)}" if pick.equal else "")
+        return Entry("undecided", f"not told from {rivals(view, pick.tied)}; {pick.remedy}")
+    return Entry("decided", f"as good within 3 %: {rivals(view, pick.equal)}" if pick.equal else "")
+
+
+def rivals(view: View, services: Sequence[str]) -> str:
+    """Some services by name, the rest counted."""
+    return listed([view.name(view.services[service]) for service in services], 2)
 
 
 def cost(pick: Pick, overall: Pick) -> Entry:
@@ -108,7 +113,6 @@ def ratio(found: Estimate) -> Entry:
 def excluded(view: View, found: Recommendation) -> Table:
     """Who was not ranked overall, and why."""
     rows = tuple(
-        Row((Entry(view.name(view.services[service]), service), Entry(why)))
-        for service, why in found.excluded
+        Row((Entry(view.name(view.services[service])), Entry(why))) for service, why in found.excluded
     )
     return Table("unranked", "Not ranked overall", (Column("Method"), Column("Why")), rows)

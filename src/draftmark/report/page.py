@@ -88,6 +88,7 @@ def write(document: Document, evidence: Mapping[str, Any]) -> str:
         nav="".join(f"<a href='#{section.id}'>{escape(section.title)}</a>" for section in shown),
         advice=section_html(document.advice, numbers),
         findings="".join(map(finding, document.findings)),
+        large=" class='large'" if data["rows"] else "",
         methods="".join(choice(name, look) for name, look in document.looks.items()),
         sections="".join(section_html(section, numbers) for section in shown),
         data=embedded(data),

@@ -20,6 +20,8 @@ LAST = ("failures", "definitions", "reproduce")
 """Sections of the appendix, after every cell."""
 PAGE_ONLY = ("browse",)
 """Sections that are for exploring."""
+PER_CELL = ("numbers-", "scaling-")
+"""Tables of every cell."""
 MOST_COLUMNS = 9
 """Columns of a table of speedups that stands among the results; a wider one goes to the appendix."""
 SIDES_LIMIT = 700
@@ -106,9 +108,9 @@ def apart(block: Block) -> bool:
 
 
 def is_wide(block: Block) -> bool:
-    """It is a table that needs a wide page."""
+    """It is a table that needs a wide page, or has every cell."""
     many = isinstance(block, Table) and len(block.columns) > MOST_COLUMNS
-    return isinstance(block, Table) and (block.id.startswith("numbers-") or many)
+    return isinstance(block, Table) and (block.id.startswith(PER_CELL) or many)
 
 
 def written(block: Block) -> str:
