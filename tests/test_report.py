@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator
 from functools import cached_property
 from html.parser import HTMLParser
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -426,6 +427,16 @@ def test_page_can_load_nothing() -> None:
     assert "unsafe-eval" not in policy
     assert "'unsafe-inline'" not in policy.partition("style-src")[0]
     assert not [a for _, attributes in page.tags for a in attributes if a.startswith("on") or a == "style"]
+
+
+def test_headings_leave_no_level_out() -> None:
+    """What to deploy comes first under the title; no heading is more than one level below the one before."""
+    for html in (BIG_HTML, report.page(*SMALL)):
+        page = Page(html)
+        levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
+        assert levels[:2] == [1, 2]
+        assert all(below - above <= 1 for above, below in pairwise(levels))
+        assert next(a["id"] for tag, a in page.tags if tag == "section") == "deploy"
 
 
 def test_every_reference_has_its_target() -> None:

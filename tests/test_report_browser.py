@@ -253,6 +253,42 @@ def test_hostile_answers_are_shown_and_not_obeyed(browser: Any, tmp_path: Path) 
     assert requested(page) == [url]
 
 
+def test_the_keyboard_reaches_what_to_deploy(browser: Any, quickstart: str) -> None:
+    """The first stop of the tab key skips to the recommendation, whose command line opens without a mouse."""
+    page = opened(browser, quickstart)
+    page.find_element("css selector", "body").send_keys("\t")
+    assert page.switch_to.active_element.get_attribute("href").endswith("#deploy")
+    summary = page.find_element("css selector", "#deploy summary")
+    summary.send_keys("\n")
+    assert "imaginary-server" in page.find_element("css selector", "#deploy pre").text
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_recommendation_can_be_read(browser: Any, quickstart: str, scheme: str) -> None:
+    """Its text stands out from the paper by at least 4.5 to 1, the small print included."""
+    page = opened(browser, quickstart, scheme=scheme)
+    paper = channels(page, page.find_element("css selector", "body"), "backgroundColor")
+    for selector in (".lead", "p:not(.lead)", "td", "td small", ".note", "td.unsure", ".unit", "summary"):
+        for text in page.find_elements("css selector", f"#deploy {selector}"):
+            assert contrast(channels(page, text, "color"), paper) >= 4.5, selector
+
+
+def channels(browser: Any, element: Any, what: str) -> list[int]:
+    shade = f"return getComputedStyle(arguments[0]).{what}.match(/\\d+/g).slice(0, 3).map(Number)"
+    return list(browser.execute_script(shade, element))
+
+
+def contrast(one: list[int], other: list[int]) -> float:
+    """As WCAG 2 defines it."""
+
+    def luminance(color: list[int]) -> float:
+        linear = [c / 3294.6 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in color]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
 def test_prints(browser: Any, quickstart: str) -> None:
     """The page prints to a document of several pages."""
     page = opened(browser, quickstart)

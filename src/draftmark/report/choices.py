@@ -147,7 +147,6 @@ def budgets(view: View, workload: WorkloadKind) -> Table:
             Column("Best measured", numeric=True),
             Column("Best expected", numeric=True),
             Column("Speedup expected", "model", numeric=True),
-            Column("Advice"),
         ),
         rows=tuple(budget_row(one, hosts) for one in found),
         notes=(
@@ -162,20 +161,20 @@ def budgets(view: View, workload: WorkloadKind) -> Table:
 def budget_row(one: CostModel, hosts: bool) -> Row:
     """One family of methods on one cell."""
     value, tau, cost = max(one.points, key=lambda point: point[1] / point[2])
-    measured = one.best in {point[0] for point in one.points}
+    known = "measured" if one.best in {point[0] for point in one.points} else "not measured"
+    advice = "; worth measuring" if is_promising(one) and known == "not measured" else ""
     return Row(
         (
             Entry(one.cell),
             Entry(f"TP {one.tp}, {one.host}" if hosts else f"TP {one.tp}"),
             Entry(f"{one.kind}: {one.parameter}"),
             Entry(f"{value:g}", times(tau / cost), value),
-            Entry(f"{one.best:g}", "measured" if measured else "not measured", one.best),
+            Entry(f"{one.best:g}", known + advice, one.best),
             Entry(
                 f"≈ {times(one.expected)}",
                 f"model, error up to {100 * one.error:.0f} %",
                 one.expected,
                 "unsure",
             ),
-            Entry("worth measuring" if is_promising(one) and not measured else ""),
         )
     )
