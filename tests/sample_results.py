@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 from random import Random
 
+from draftmark.compare import sides
+from draftmark.compare.acceptance import acceptance, positions
+from draftmark.compare.crossover import crossovers
+from draftmark.compare.model import models
+from draftmark.compare.scaling import scaling
 from draftmark.schema import (
     CampaignInfo,
     CampaignResult,
@@ -369,6 +374,9 @@ def campaign(
         if records:
             kept[f"{s.id}/{cell.id}"] = tuple(answer(rng, cell, out, i, text) for i in range(cell.requests))
     methods = tuple({s.method.name: s.method for s in services}.values())
+    dropped = Dropped(
+        service=services[0].id, cell="ctx100k-256", phase="tp1", why="prefill of 100k takes too long"
+    )
     the_plan = plan(name, engine, methods)
     result = CampaignResult(
         info=CampaignInfo(
@@ -381,20 +389,33 @@ def campaign(
         matrix=Matrix(
             plan=the_plan,
             services=services,
-            dropped=(
-                Dropped(
-                    service=services[0].id,
-                    cell="ctx100k-256",
-                    phase="tp1",
-                    why="prefill of 100k takes too long",
-                ),
-            ),
+            dropped=(dropped,),
         ),
         services=tuple(failed_start(s) if s.id == dead else started(s, version) for s in services),
         cells=tuple(cells),
         records=kept,
     )
-    return result, Comparison(baseline="ar", speedups=tuple(speedups), lossless=tuple(checks))
+    return result, compared(result, tuple(speedups), tuple(checks))
+
+
+def compared(
+    result: CampaignResult, speedups: tuple[Speedup, ...], checks: tuple[Lossless, ...]
+) -> Comparison:
+    """Made-up speedups and checks, and what follows from them and from the cells."""
+    services, measured = result.matrix.services, sides(result)
+    own = {s.id: [side for (name, _), side in measured.items() if name == s.id] for s in services}
+    by_cell = {(one.service, one.cell): one for one in speedups}
+    by_service = {s.id: {one.cell: one for one in speedups if one.service == s.id} for s in services}
+    return Comparison(
+        baseline="ar",
+        speedups=speedups,
+        lossless=checks,
+        acceptance=tuple(one for s in services for one in acceptance(s, own[s.id])),
+        positions=tuple(one for s in services for one in positions(s, own[s.id])),
+        crossovers=tuple(one for s in services for one in crossovers(s, by_service[s.id])),
+        scaling=tuple(scaling(services, measured)),
+        models=tuple(models(services, by_cell)),
+    )
 
 
 def made_flags(rng: Random, service: Service, cell: Cell) -> tuple[Flag, ...]:
@@ -432,6 +453,14 @@ def quickstart(text: str | None = None) -> tuple[CampaignResult, Comparison]:
     )
 
 
+def method(name: str) -> Method:
+    """A method by its name: ``ddtree-b15`` is a tree of budget 15."""
+    kind, _, budget = name.partition("-b")
+    return Method(
+        name=name, kind="none" if kind == "ar" else kind, params={"budget": int(budget)} if budget else {}
+    )
+
+
 def big() -> tuple[CampaignResult, Comparison]:
     """Sixteen services, eight methods, three degrees of tensor parallelism, four workloads; no requests."""
     gains: dict[str, Gain | None] = {"ar": None, "dflash": Gain(4.2, 1.6, 1.35)} | {
@@ -449,9 +478,7 @@ def big() -> tuple[CampaignResult, Comparison]:
     )
     few = ("ar", "dflash", "ddtree-b15", "ddtree-b32")
     services = tuple(
-        service(
-            "sglang", tp, Method(name=name, kind=name.partition("-")[0] if name != "ar" else "none"), cells
-        )
+        service("sglang", tp, method(name), cells)
         for tp, names in ((1, tuple(gains)), (4, few), (8, few))
         for name in names
     )
@@ -465,3 +492,19 @@ def big() -> tuple[CampaignResult, Comparison]:
         broken=("sglang-tp8-ddtree-b32", "c8-512"),
         seed=1,
     )
+
+
+def grid(budgets: int, lengths: int, *, records: bool = False) -> tuple[CampaignResult, Comparison]:
+    """A baseline and so many methods on five prompts of so many lengths each, and some load."""
+    gains: dict[str, Gain | None] = {"ar": None} | {
+        f"ddtree-b{b}": Gain(4.2 + b**0.5 / 6, 1.7 + b**0.5 / 12, 1.3 + b / 90) for b in range(2, budgets + 2)
+    }
+    cells = (*prompt_cells(tuple(range(64, 64 + 16 * lengths, 16)), 3), *load_cells((1, 2, 4, 8, 16, 32)))
+    kinds = {name: "ddtree" if gain else "none" for name, gain in gains.items()}
+    services = tuple(service("sglang", 1, Method(name=n, kind=kind), cells) for n, kind in kinds.items())
+    return campaign("grid", "sglang", "0.5.6", services, gains, records=records, seed=2)
+
+
+def vast() -> tuple[CampaignResult, Comparison]:
+    """5,022 cells; no requests."""
+    return grid(26, 36)

@@ -87,7 +87,7 @@ def test_flagged_cells_are_not_ranked() -> None:
     stuck = Arm("stuck", {"code-256": 9.0, "json-256": 1.1, "c4-256": 1.1}, flags={"code-256": "degenerate"})
     found = advised(tree(CELLS, [ar(), what_if, stuck, Arm("fast", 1.5)]))
     assert found.overall.service == "fast-tp1"
-    assert dict(found.excluded)["what-if-tp1"] == "judged on 0 of 3 cells; flagged synthetic"
+    assert dict(found.excluded)["what-if-tp1"] == "every result is flagged (synthetic)"
     assert "stuck-tp1" not in dict(found.excluded)
 
 

@@ -1,9 +1,14 @@
 """The report's Markdown and page, made from made-up results."""
 
+import base64
 import json
 import re
+import zlib
 from collections.abc import Iterator
+from functools import cached_property
 from html.parser import HTMLParser
+from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -67,10 +72,24 @@ class Page(HTMLParser):
         elif self.inside != "style":
             self.text += data
 
-    @property
+    @cached_property
     def data(self) -> dict:
-        """The embedded data."""
-        return json.loads(self.scripts[0])
+        """The embedded data, with all that is packed in it unpacked and cells by ``service/cell``."""
+        data = json.loads(self.scripts[0])
+        return data | {
+            "charts": {name: unpacked(spec) for name, spec in data["charts"].items()},
+            "rows": {name: unpacked(rows) for name, rows in data["rows"].items()},
+            "cells": {
+                f"{service}/{cell}": found
+                for service, held in data["cells"].items()
+                for cell, found in unpacked(held["packed"]).items()
+            },
+        }
+
+
+def unpacked(text: str) -> Any:
+    """What the page makes of a packed text."""
+    return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
 def with_text(text: str) -> tuple[CampaignResult, Comparison]:
@@ -265,6 +284,26 @@ def test_every_cell_is_browsable() -> None:
     assert set(page.data["cells"]) == {f"{cell.service}/{cell.cell.id}" for cell in result.cells}
 
 
+def test_long_tables_are_packed_and_whole() -> None:
+    """Of a table of thousands of rows none is laid out at first, and all are in the page's data."""
+    result, comparison = sample_results.grid(3, 30)
+    page = Page(report.page(result, comparison))
+    planned = {f"{s.id}/{c.id}" for s in result.matrix.services for c in s.cells}
+    assert len(planned) > 500
+    assert set(page.data["rows"]) == {"cells", "numbers-prompts"}
+    for name, workloads in (("cells", {"prompts", "concurrency"}), ("numbers-prompts", {"prompts"})):
+        keys = [a["data-key"] for tag, a in Page(page.data["rows"][name]).tags if tag == "tr"]
+        wanted = {
+            f"{s.id}/{c.id}" for s in result.matrix.services for c in s.cells if c.workload in workloads
+        }
+        assert len(keys) == len(set(keys))
+        assert set(keys) == wanted
+    loaded = [a for tag, a in page.tags if tag == "tr" and "data-key" in a]
+    assert {a["data-key"].partition("/")[2].partition("-")[0] for a in loaded} == {
+        "c1", "c2", "c4", "c8", "c16", "c32",
+    }  # fmt: skip
+
+
 def test_failures_keep_their_evidence() -> None:
     """Cause, evidence and remedy of every failure are in both forms."""
     for text in (report.markdown(*BIG), Page(BIG_HTML).text):
@@ -280,9 +319,10 @@ def test_failures_keep_their_evidence() -> None:
 
 def test_markdown_fits_a_comment() -> None:
     """However big the campaign, the Markdown fits a comment and says how much it leaves out."""
-    text = report.markdown(*BIG)
-    assert len(text) < 65_536
+    text, wide = report.markdown(*BIG), report.markdown(*sample_results.grid(3, 30))
+    assert max(len(text), len(wide)) < 65_536
     assert re.search(r"\d+ more rows are in the page", text)
+    assert "151 columns, in the page" in wide
 
 
 def test_no_records_no_requests() -> None:
@@ -297,7 +337,12 @@ def test_empty_campaign() -> None:
     result = msgspec.structs.replace(result, cells=(), services=(), records={})
     comparison = Comparison(baseline="ar")
     assert "Not measured: 32 of 32 cells." in findings(result, comparison)
-    assert Page(report.page(result, comparison)).data == {"charts": {}, "metrics": {}, "cells": {}}
+    assert Page(report.page(result, comparison)).data == {
+        "charts": {},
+        "rows": {},
+        "metrics": {},
+        "cells": {},
+    }
     assert "not run" in report.markdown(result, comparison)
 
 
@@ -407,6 +452,16 @@ def test_page_can_load_nothing() -> None:
     assert "unsafe-eval" not in policy
     assert "'unsafe-inline'" not in policy.partition("style-src")[0]
     assert not [a for _, attributes in page.tags for a in attributes if a.startswith("on") or a == "style"]
+
+
+def test_headings_leave_no_level_out() -> None:
+    """What to deploy comes first under the title; no heading is more than one level below the one before."""
+    for html in (BIG_HTML, report.page(*SMALL)):
+        page = Page(html)
+        levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
+        assert levels[:2] == [1, 2]
+        assert all(below - above <= 1 for above, below in pairwise(levels))
+        assert next(a["id"] for tag, a in page.tags if tag == "section") == "deploy"
 
 
 def test_every_reference_has_its_target() -> None:

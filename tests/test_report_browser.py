@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
@@ -59,12 +60,20 @@ def opened(browser: Any, url: str, width: int = 1280, scheme: str = "light") -> 
     browser.get_log("browser")
     browser.get_log("performance")
     browser.get(url)
-    browser.find_element("css selector", "html[data-drawn=all]")
+    browser.find_element("css selector", "html[data-drawn]")
     return browser
 
 
 def count(browser: Any, selector: str) -> int:
     return int(browser.execute_script("return document.querySelectorAll(arguments[0]).length", selector))
+
+
+def settled(browser: Any, selector: str, wanted: int) -> bool:
+    """Within some seconds there are as many elements as wanted."""
+    until = time.monotonic() + 10
+    while count(browser, selector) != wanted and time.monotonic() < until:
+        time.sleep(0.05)
+    return count(browser, selector) == wanted
 
 
 def requested(browser: Any) -> list[str]:
@@ -98,6 +107,44 @@ def test_big_campaign_is_soon_usable(browser: Any, tmp_path: Path) -> None:
     assert page.execute_script(ready) < 3_000
 
 
+@pytest.fixture(scope="module")
+def vast(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return saved(tmp_path_factory.mktemp("vast"), report.page(*sample_results.vast()))
+
+
+def test_five_thousand_cells_are_soon_usable(browser: Any, vast: str) -> None:
+    """5,022 cells, quiet and without network: within 3 s there is something to search in."""
+    page = opened(browser, vast)
+    ready = "return performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
+    assert page.execute_script(ready) < 3_000
+    page.find_element("xpath", "//*[@id='cells']//output[text()='5022 of 5022 cells']")
+    assert page.get_log("browser") == []
+    assert requested(page) == [vast]
+
+
+def test_five_thousand_cells_are_searched_filtered_and_opened(browser: Any, vast: str) -> None:
+    """Two hundred rows are shown at once, more on request; one that is not among them is found and opened."""
+    page = opened(browser, vast)
+    assert settled(page, "#cells tbody tr", 200)
+    page.find_element("css selector", "#cells .more").click()
+    assert count(page, "#cells tbody tr") == 400
+    page.find_element("css selector", "#cells input[type=search]").send_keys("creative-624 ddtree-b27")
+    assert settled(page, "#cells tbody tr", 1)
+    page.find_element("css selector", "#cells .open").send_keys("\n")
+    assert "acceptance length" in page.find_element("css selector", ".closer .pairs").text
+    page.find_element("css selector", "#methods input[value=ddtree-b27]").click()
+    assert settled(page, "#cells tbody tr", 0)
+
+
+def test_charts_out_of_sight_are_drawn_when_they_are_reached(browser: Any, vast: str) -> None:
+    """Of a hundred charts and more only those nearby are drawn, the others as one comes to them."""
+    page = opened(browser, vast)
+    assert count(page, ".chart svg, .chart canvas") < count(page, ".chart")
+    last = page.find_elements("css selector", ".chart")[-1]
+    page.execute_script("arguments[0].scrollIntoView()", last)
+    assert last.find_element("css selector", "svg").is_displayed()
+
+
 def test_heat_map_tells_each_speedup(browser: Any, quickstart: str) -> None:
     """The heat map has a box and a number for each comparison, and the scatter a point."""
     _, comparison = sample_results.quickstart()
@@ -121,15 +168,13 @@ def test_method_filter(browser: Any, quickstart: str) -> None:
     page = opened(browser, quickstart)
     bars = "#fig-decode-tok-s-prompts .mark-rect path"
     box = page.find_element("css selector", "#methods input[value='ngram-mod']")
-    before = count(page, bars)
+    before, rows = count(page, bars), count(page, "tr[data-method='ngram-mod']")
     box.click()
-    page.execute_async_script("setTimeout(arguments[0], 300)")
-    assert count(page, bars) == before - 5
-    assert count(page, "tr[data-method='ngram-mod']:not([hidden])") == 0
+    assert settled(page, bars, before - 5)
+    assert count(page, "tr[data-method='ngram-mod']") == 0 < rows
     box.click()
-    page.execute_async_script("setTimeout(arguments[0], 300)")
-    assert count(page, bars) == before
-    assert count(page, "tr[data-method='ngram-mod'][hidden]") == 0
+    assert settled(page, bars, before)
+    assert count(page, "tr[data-method='ngram-mod']") == rows
 
 
 def test_hovering_tells_interval_and_n(browser: Any, quickstart: str) -> None:
@@ -206,6 +251,42 @@ def test_hostile_answers_are_shown_and_not_obeyed(browser: Any, tmp_path: Path) 
     assert page.find_element("css selector", ".request pre").text.strip() == HOSTILE
     assert page.execute_script("return window.broken") is None
     assert requested(page) == [url]
+
+
+def test_the_keyboard_reaches_what_to_deploy(browser: Any, quickstart: str) -> None:
+    """The first stop of the tab key skips to the recommendation, whose command line opens without a mouse."""
+    page = opened(browser, quickstart)
+    page.find_element("css selector", "body").send_keys("\t")
+    assert page.switch_to.active_element.get_attribute("href").endswith("#deploy")
+    summary = page.find_element("css selector", "#deploy summary")
+    summary.send_keys("\n")
+    assert "imaginary-server" in page.find_element("css selector", "#deploy pre").text
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_recommendation_can_be_read(browser: Any, quickstart: str, scheme: str) -> None:
+    """Its text stands out from the paper by at least 4.5 to 1, the small print included."""
+    page = opened(browser, quickstart, scheme=scheme)
+    paper = channels(page, page.find_element("css selector", "body"), "backgroundColor")
+    for selector in (".lead", "p:not(.lead)", "td", "td small", ".note", "td.unsure", ".unit", "summary"):
+        for text in page.find_elements("css selector", f"#deploy {selector}"):
+            assert contrast(channels(page, text, "color"), paper) >= 4.5, selector
+
+
+def channels(browser: Any, element: Any, what: str) -> list[int]:
+    shade = f"return getComputedStyle(arguments[0]).{what}.match(/\\d+/g).slice(0, 3).map(Number)"
+    return list(browser.execute_script(shade, element))
+
+
+def contrast(one: list[int], other: list[int]) -> float:
+    """As WCAG 2 defines it."""
+
+    def luminance(color: list[int]) -> float:
+        linear = [c / 3294.6 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in color]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
 
 
 def test_prints(browser: Any, quickstart: str) -> None:

@@ -54,9 +54,9 @@ def balanced(tex: str) -> bool:
 
 
 def test_article_has_every_part() -> None:
-    """Findings, setup, method, results and validity in this order; cells and failures in the appendix."""
+    """What to deploy, findings, setup, method, results in this order; cells and failures in the appendix."""
     heads = re.findall(r"\\section\*?\{([^}]*)\}", BIG_TEX)
-    assert heads[:4] == ["Findings", "Setup", "Method", "At a glance"]
+    assert heads[:5] == ["What to deploy", "Findings", "Setup", "Method", "At a glance"]
     before, after = BIG_TEX.split("\\appendix")
     assert {"Losslessness", "Flags and gaps"} <= set(re.findall(r"\\section\{([^}]*)\}", before))
     assert {"Every cell", "Failures", "Definitions"} <= set(re.findall(r"\\section\{([^}]*)\}", after))

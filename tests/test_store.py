@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import trees
 from draftmark.errors import ResultError, StoreError
 from draftmark.schema import (
     Cell,
@@ -80,6 +81,20 @@ def test_what_was_written_is_read_back(tree: ResultTree) -> None:
     assert isinstance(found, CellResult)
     assert found.metrics == {"decode_tok_s": 91.25, "mean_ttft_ms": 300.0}
     assert tree.records(SERVICE.id, CELL.id) == (record(), record("two"))
+
+
+def test_requests_are_read_when_they_are_looked_at(tree: ResultTree) -> None:
+    """A loaded campaign gives a cell's requests as often as asked, and fails there once they are gone."""
+    made = trees.tree([trees.code()], [trees.ar()])
+    wanted = made.records["ar-tp1/code-256"]
+    tree.create(made.info)
+    tree.write_cell(made.cells[0], wanted)
+    (found,) = tree.load(made.matrix, records=True).records.values()
+    assert (len(found), tuple(found), found[-1], found[1:]) == (len(wanted), wanted, wanted[-1], wanted[1:])
+    (late,) = tree.load(made.matrix, records=True).records.values()
+    (tree.root / "ar-tp1" / "code-256.requests.jsonl.zst").unlink()
+    with pytest.raises(ResultError, match="damaged request records"):
+        list(late)
 
 
 def test_a_cell_that_was_never_written_is_none(tree: ResultTree) -> None:

@@ -17,11 +17,12 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeVar, overload
 
 import msgspec
 
@@ -49,12 +50,37 @@ _line = msgspec.json.Encoder(enc_hook=chunks_out)
 _record = msgspec.json.Decoder(RequestRecord, dec_hook=chunks_in)
 Stored = TypeVar("Stored", CampaignInfo, CellResult, ServiceResult)
 
+KEPT = 8
+"""Cells whose requests are kept in memory; a comparison holds a baseline's and a method's together."""
+
 
 @dataclass(frozen=True)
 class Unusable:
     """A stored cell that does not count, and why."""
 
     why: str
+
+
+class _Requests(Sequence[RequestRecord]):
+    """One cell's requests, read each time that they are looked at: all of a campaign may be gigabytes."""
+
+    def __init__(
+        self, read: Callable[[str, str], tuple[RequestRecord, ...]], service: str, cell: str
+    ) -> None:
+        self._read = partial(read, service, cell)
+
+    @overload
+    def __getitem__(self, index: int) -> RequestRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[RequestRecord, ...]: ...
+    def __getitem__(self, index: int | slice) -> RequestRecord | tuple[RequestRecord, ...]:
+        return self._read()[index]
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __iter__(self) -> Iterator[RequestRecord]:
+        return iter(self._read())
 
 
 class ResultTree:
@@ -168,9 +194,9 @@ class ResultTree:
             raise ResultError(f"{self._folder(service)}/{cell}: damaged request records ({error})") from error
 
     def load(self, matrix: Matrix, *, records: bool = False) -> CampaignResult:
-        """Everything that counts, in the plan's order."""
+        """Everything that counts, in the plan's order; requests are read when they are looked at."""
         info = self.info()
-        services, cells, kept = [], [], {}
+        services, cells = [], []
         for service in matrix.services:
             if start := self.service(service.id):
                 services.append(start)
@@ -179,8 +205,11 @@ class ResultTree:
                 if not isinstance(found, CellResult):
                     continue
                 cells.append(found)
-                if records:
-                    kept[f"{service.id}/{cell.id}"] = self.records(service.id, cell.id)
+        read = lru_cache(KEPT)(self.records)
+        kept = {
+            f"{found.service}/{found.cell.id}": _Requests(read, found.service, found.cell.id)
+            for found in (cells if records else ())
+        }
         return CampaignResult(
             info=info, matrix=matrix, services=tuple(services), cells=tuple(cells), records=kept
         )

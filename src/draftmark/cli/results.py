@@ -109,13 +109,12 @@ def write_report(tree: ResultTree, matrix: Matrix, *, parquet: bool = False) -> 
     """Write every form of the report that needs no other program; gives the page's place."""
     result = tree.load(matrix, records=True)
     comparison = held_together(result)
-    tree.write_report("report.md", reports.markdown(result, comparison).encode())
-    tree.write_report("report.tex", reports.latex(result, comparison).encode())
-    tree.write_report("data.csv", reports.cells_csv(result, comparison).encode())
     if parquet:
         tree.write_report("cells.parquet", reports.cells_parquet(result, comparison))
         tree.write_report("requests.parquet", reports.requests_parquet(result))
-    return tree.write_report("report.html", reports.page(result, comparison).encode())
+    for name, text in reports.files(result, comparison):
+        page = tree.write_report(name, text.encode())
+    return page
 
 
 def _stored(path: Path) -> CampaignResult:

@@ -17,7 +17,7 @@ class Side:
 
     service: Service
     result: CellResult
-    records: tuple[RequestRecord, ...]
+    records: Sequence[RequestRecord]
 
     def of(self, role: Role) -> list[RequestRecord]:
         """Its completed requests of a role."""

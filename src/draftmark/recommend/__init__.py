@@ -14,10 +14,10 @@ from draftmark.compare import estimate
 from draftmark.recommend import words
 from draftmark.recommend.rank import Candidate, Duels, Ranking, behind, candidates, place, rank, times_more
 from draftmark.recommend.types import Pick, Recommendation
-from draftmark.recommend.words import lines
+from draftmark.recommend.words import is_promising, lines
 from draftmark.schema import CampaignResult, Comparison
 
-__all__ = ["Pick", "Recommendation", "lines", "recommend"]
+__all__ = ["Pick", "Recommendation", "is_promising", "lines", "recommend"]
 
 
 def recommend(result: CampaignResult, comparison: Comparison) -> Recommendation:
@@ -35,7 +35,7 @@ def recommend(result: CampaignResult, comparison: Comparison) -> Recommendation:
         )
         for kind in kinds
     )
-    places = tuple(judge.places(frozenset(every)))
+    places = tuple(judge.with_cost(pick, overall) for pick in judge.places(frozenset(every)))
     target = words.target(result.info.plan.slo)
     return Recommendation(
         target=target,
@@ -43,7 +43,8 @@ def recommend(result: CampaignResult, comparison: Comparison) -> Recommendation:
         workloads=workloads,
         places=places,
         excluded=tuple(behind(judge.everyone, frozenset(every)).items()),
-        text=words.paragraph(overall, workloads, places, target, comparison),
+        head=words.head(overall),
+        reasons=words.reasons(overall, workloads, places, target, comparison),
     )
 
 
@@ -59,7 +60,8 @@ class _Judge:
         """The best of a field on some cells."""
         ranking = rank(field, cells, self.duels)
         if ranking is None:
-            return Pick(scope=scope, why=words.nobody(behind(field, cells)))
+            seen = any(one.seen(cells) for one in field)
+            return Pick(scope=scope, why=words.nobody(behind(field, cells) if seen else {}))
         best = ranking.best
         pick = Pick(
             scope=scope,
@@ -75,6 +77,7 @@ class _Judge:
         if base := self._baseline_of(best):
             over = self.duels.over(best, base, cells)
             pick = replace(pick, over_baseline=over and estimate(over))
+        pick = replace(pick, remedy=words.remedy(pick, ranking))
         return replace(pick, why=words.why(pick, ranking, self.comparison))
 
     def with_cost(self, pick: Pick, overall: Pick) -> Pick:

@@ -35,6 +35,10 @@ class Candidate:
         judged = self.judged(cells)
         return Fraction(len(cells & self.within.keys()), len(judged)) if judged else Fraction(0)
 
+    def seen(self, cells: frozenset[str]) -> frozenset[str]:
+        """Those of the cells that have any result."""
+        return cells & (self.within.keys() | self.missed.keys() | self.flagged.keys())
+
     def judged(self, cells: frozenset[str]) -> frozenset[str]:
         """Those of the cells that tell how it does."""
         return cells & (self.within.keys() | self.missed.keys())
@@ -178,6 +182,8 @@ def _is_able(one: Candidate, cells: frozenset[str], judged: frozenset[str]) -> b
 
 def _unable(one: Candidate, cells: frozenset[str], judged: frozenset[str]) -> str:
     flags = sorted({flag for cell, kinds in one.flagged.items() if cell in cells for flag in kinds})
+    if not one.judged(cells):
+        return f"every result is flagged ({', '.join(flags)})" if flags else "it has no result"
     doubt = f"; flagged {', '.join(flags)}" if flags else ""
     return f"judged on {len(one.judged(cells))} of {len(judged)} cells{doubt}"
 

@@ -25,6 +25,8 @@ class Pick(Frozen, frozen=True, kw_only=True):
     """Its rate per GPU over that of the baseline of the same place; None for a baseline."""
     times_more: int | None = None
     """How many times as many requests per cell would tell it from the nearest of ``tied``, if known."""
+    remedy: str = ""
+    """What measurement would decide it; empty where it is decided."""
     cost_of_overall: Estimate | None = None
     """Rate per GPU of the overall choice over this one's; None where they are the same or share no cell."""
     why: str = ""
@@ -41,5 +43,12 @@ class Recommendation(Frozen, frozen=True, kw_only=True):
     """The best of each tensor-parallel degree and host, where there are several."""
     excluded: tuple[tuple[str, str], ...] = ()
     """(service, why) of those that were not ranked overall."""
-    text: str
-    """One paragraph."""
+    head: str
+    """One sentence."""
+    reasons: str
+    """The rest of the paragraph: by what, how sure that is, what it costs."""
+
+    @property
+    def text(self) -> str:
+        """One paragraph."""
+        return f"{self.head} {self.reasons}"

@@ -36,18 +36,24 @@ def why(pick: Pick, ranking: Ranking, comparison: Comparison) -> str:
 def nobody(behind: Mapping[str, str]) -> str:
     """Why nothing is recommended."""
     reasons = [f"{name}: {reason}" for name, reason in behind.items()]
-    return f"Nothing can be recommended; {listed(reasons, '; ')}." if reasons else "Nothing was measured."
+    return f"Not ranked: {listed(reasons, '; ')}." if reasons else "Nothing was measured."
 
 
-def paragraph(
+def head(overall: Pick) -> str:
+    """The recommendation in one sentence."""
+    if overall.service is None:
+        return "Nothing can be recommended."
+    return f"Deploy {overall.service}." if overall.decided else f"Undecided; {overall.service} leads."
+
+
+def reasons(
     overall: Pick, workloads: Sequence[Pick], places: Sequence[Pick], target: str, comparison: Comparison
 ) -> str:
-    """The whole recommendation."""
+    """What speaks for it and how sure that is, what it costs, and what would be better to know."""
     if overall.service is None:
         return overall.why
-    head = f"Deploy {overall.service}." if overall.decided else f"Undecided; {overall.service} leads."
     more = (*_costs(overall, workloads), *_places(places, target), *_untried(overall, comparison))
-    return " ".join((head, overall.why, *more))
+    return " ".join((overall.why, *more))
 
 
 def lines(found: Recommendation) -> Iterator[str]:
@@ -97,7 +103,7 @@ def _rivals(pick: Pick, ranking: Ranking) -> Iterator[str]:
     if not ranking.over:
         yield "Nothing else was in the running."
     elif pick.tied:
-        yield f"The data cannot tell it from {listed(pick.tied)}{_remedy(pick, ranking)}."
+        yield f"The data cannot tell it from {listed(pick.tied)}; {pick.remedy}."
     if pick.equal:
         yield f"As good within 3 %: {listed(pick.equal)}."
     beaten = {
@@ -110,14 +116,17 @@ def _rivals(pick: Pick, ranking: Ranking) -> Iterator[str]:
         yield f"Of those that are slower beyond doubt {nearest} is nearest: it has {ahead} that one's rate."
 
 
-def _remedy(pick: Pick, ranking: Ranking) -> str:
+def remedy(pick: Pick, ranking: Ranking) -> str:
+    """What measurement would decide it; empty where it is decided."""
+    if not pick.tied:
+        return ""
     if any(ranking.over[name] is None for name in pick.tied):
-        return ", with some of which it shares no cell without flags: measure those cells again"
+        return "with some of them it shares no cell without flags: measure those cells again"
     if pick.times_more:
-        return f"; about {pick.times_more} times as many requests per cell would tell the nearest"
+        return f"about {pick.times_more} times as many requests per cell would tell the nearest"
     if any((found := ranking.over[name]) and found.low is None for name in pick.tied):
-        return ": single requests are missing or of one prompt only; measure three prompts or more per cell"
-    return "; the difference is too small for any measurement of this kind"
+        return "single requests are missing or of one prompt only: measure three prompts or more per cell"
+    return "the difference is too small for any measurement of this kind"
 
 
 def _turns(pick: Pick, comparison: Comparison) -> Iterator[str]:

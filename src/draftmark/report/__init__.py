@@ -3,6 +3,8 @@
 Nothing here reads a result file or asks a clock.
 """
 
+from collections.abc import Iterator
+
 from draftmark.report import latex as _latex
 from draftmark.report import markdown as _markdown
 from draftmark.report import page as _page
@@ -18,11 +20,21 @@ __all__ = [
     "cells_csv",
     "cells_parquet",
     "document",
+    "files",
     "latex",
     "markdown",
     "page",
     "requests_parquet",
 ]
+
+
+def files(result: CampaignResult, comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Every form that needs no other program, by its file's name; the page comes last."""
+    whole = document(result, comparison)
+    yield "report.md", _markdown.write(whole)
+    yield "report.tex", _latex.write(whole)
+    yield "data.csv", cells_csv(result, comparison)
+    yield "report.html", _page.write(whole, evidence(View(result, comparison)))
 
 
 def markdown(result: CampaignResult, comparison: Comparison) -> str:

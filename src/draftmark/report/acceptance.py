@@ -1,124 +1,146 @@
-"""Where drafts are accepted: by their position, and by the turn of a session."""
+"""Where drafts are accepted, as ``compare`` has it: by what was asked, by turn and depth, by position."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
-from draftmark.metrics import pooled, tau
-from draftmark.report.parts import Axis, Chart, Figure, Point
-from draftmark.report.view import WORKLOADS, Panels, View, measured
-from draftmark.schema import RequestRecord, Service, Speculation, WorkloadKind
+from draftmark.report.parts import Axis, Chart, Column, Entry, Figure, Point, Row, Table
+from draftmark.report.tables import interval
+from draftmark.report.view import WORKLOADS, View, short_count
+from draftmark.schema import Acceptance, Estimate, WorkloadKind
 
+By = Literal["kind", "turn", "context"]
+SLICES: dict[By, str] = {
+    "kind": "prompt kind",
+    "turn": "turn of the session, the first is 0",
+    "context": "tokens of context",
+}
 POOLED = "pooled over all n, so no interval"
+TURNS = "whiskers: 95 % interval over n prompts; none where single requests do not tell their steps"
 
 
-@dataclass(frozen=True)
-class Positions:
-    """Drafts accepted at each position, and the steps that had a draft."""
+def slices(view: View, workload: WorkloadKind) -> Iterator[Table]:
+    """Acceptance length by prompt kind, by turn, and by depth of context, as far as it is known."""
+    for by in SLICES:
+        found = [one for one in view.comparison.acceptance if (one.workload, one.by) == (workload, by)]
+        if found:
+            yield slice_table(view, workload, by, found)
 
-    accepted: tuple[int, ...]
-    steps: int
+
+def slice_table(view: View, workload: WorkloadKind, by: By, found: Sequence[Acceptance]) -> Table:
+    """Methods down, slices across."""
+    values = list(dict.fromkeys(one.value for one in found))
+    ordered = values if by == "kind" else sorted(values, key=int)
+    at = {(one.service, one.value): one.tau for one in found}
+    services = [service for service in view.services.values() if any(key[0] == service.id for key in at)]
+    return Table(
+        id=f"acceptance-{by}-{workload}",
+        title=f"{WORKLOADS[workload]}: acceptance length by {SLICES[by]}",
+        columns=(
+            Column("Method"),
+            *(Column(title(by, value), "tok/step", numeric=True) for value in ordered),
+        ),
+        rows=tuple(
+            Row(
+                (
+                    Entry(view.name(service)),
+                    *(length(at.get((service.id, value))) for value in ordered),
+                ),
+                service.method.name,
+            )
+            for service in services
+        ),
+        notes=(
+            "All tokens over all steps. The 95 % interval is over n prompts; there is none where the engine "
+            "counts a whole cell and not each request.",
+        ),
+    )
+
+
+def title(by: By, value: str | int) -> str:
+    """A slice as a column's head."""
+    if by == "context":
+        return short_count(int(value))
+    return f"turn {value}" if by == "turn" else str(value)
+
+
+def length(found: Estimate | None) -> Entry:
+    """One acceptance length with its interval and n."""
+    if found is None:
+        return Entry("–", tone="muted")
+    return Entry(f"{found.value:.2f}", f"{interval(found) or 'no interval'}, n={found.n}", found.value)
 
 
 def by_position(view: View, workload: WorkloadKind) -> Figure:
     """Share of the drafting steps whose draft was accepted up to each position, pooled over the cells."""
-    id_ = f"fig-positions-{workload}"
-    charts = []
-    for number, (place, members) in enumerate(view.located.items(), 1):
-        services = {s.id: s for s, cell in members if cell.workload == workload}
-        points = tuple(
-            Point(str(index), service.method.name, 100 * count / found.steps, None, None, found.steps)
-            for service in services.values()
-            if (found := positions(own_speculation(view, service, workload)))
-            for index, count in enumerate(found.accepted, 1)
-        )
-        if not points:
-            continue
-        charts.append(
-            Chart(
-                id=f"{id_}-{number}",
-                kind="lines",
-                title="Accepted by position",
-                panel=place or "All cells",
-                x=Axis("Position in the draft"),
-                y=Axis("Accepted that far", "% of drafts"),
-                groups=tuple(sorted({point.x for point in points}, key=int)),
-                points=points,
-                interval=POOLED,
-                span=(0.0, max(100.0, *(point.value for point in points))),
-                counted="drafts",
+    points: dict[str, list[Point]] = {}
+    for one in view.comparison.positions:
+        if one.workload == workload:
+            points.setdefault(view.places[one.service], []).extend(
+                Point(str(index), one.method, 100 * share, None, None, one.steps)
+                for index, share in enumerate(one.accepted, 1)
             )
-        )
-    return Figure(
-        id_, f"{WORKLOADS[workload]}: drafts accepted by position", tuple(charts), f"numbers-{workload}"
+    return figure(
+        f"fig-positions-{workload}",
+        f"{WORKLOADS[workload]}: drafts accepted by position",
+        points,
+        Axis("Position in the draft"),
+        Axis("Accepted that far", "% of drafts"),
+        f"numbers-{workload}",
+        POOLED,
+        "drafts",
     )
 
 
-def own_speculation(view: View, service: Service, workload: WorkloadKind) -> Iterator[Speculation]:
-    """What the engine says of each of a service's cells of one workload."""
-    for cell in service.cells:
-        result = measured(view.cells.get((service.id, cell.id)))
-        if cell.workload == workload and result and result.speculation:
-            yield result.speculation
+def by_turn(view: View, workload: WorkloadKind) -> Figure:
+    """Acceptance length over the turns of a session."""
+    points: dict[str, list[Point]] = {}
+    for one in view.comparison.acceptance:
+        if (one.workload, one.by) == (workload, "turn"):
+            tau = one.tau
+            points.setdefault(view.places[one.service], []).append(
+                Point(str(one.value), one.method, tau.value, tau.low, tau.high, tau.n)
+            )
+    return figure(
+        f"fig-turns-{workload}",
+        f"{WORKLOADS[workload]}: acceptance length by turn",
+        points,
+        Axis("Turn, the first is 0"),
+        Axis("Acceptance length", "tok/step"),
+        f"acceptance-turn-{workload}",
+        TURNS,
+        "prompts",
+    )
 
 
-def positions(found: Iterable[Speculation]) -> Positions | None:
-    """The sum over cells that say how many steps had a draft; every step had one where that is not said."""
-    known = [
-        (one.accepted_per_position, steps)
-        for one in found
-        if one.accepted_per_position and (steps := one.draft_steps or one.steps)
+def figure(
+    id_: str,
+    caption: str,
+    points: dict[str, list[Point]],
+    x: Axis,
+    y: Axis,
+    table: str,
+    whiskers: str,
+    counted: str,
+) -> Figure:
+    """One chart of lines for each place that has points, on one y axis."""
+    drawn = [
+        end for place in points.values() for p in place for end in (p.value, p.low, p.high) if end is not None
     ]
-    if not known:
-        return None
-    depth = max(len(accepted) for accepted, _ in known)
-    sums = (sum(accepted[i] for accepted, _ in known if i < len(accepted)) for i in range(depth))
-    return Positions(tuple(sums), sum(steps for _, steps in known))
-
-
-def by_turn(view: View, workload: WorkloadKind, panels: Panels) -> Figure:
-    """Acceptance length over the turns of a session, from its requests where they are at hand."""
-    id_ = f"fig-turns-{workload}"
-    scenes: Panels = {}
-    for name, members in panels.items():
-        for service, cell, place in members:
-            if workload == "agentic":
-                scenes.setdefault(f"{name}, {place.x}", []).append((service, cell, place))
-    charts = []
-    for number, (name, members) in enumerate(scenes.items(), 1):
-        points = tuple(
-            point
-            for service, cell, _ in members
-            if measured(view.cells.get((service.id, cell.id)))
-            for point in turn_points(
-                service.method.name, cell.id, view.result.records.get(f"{service.id}/{cell.id}", ())
-            )
+    top = max([100.0 if y.unit.startswith("%") else 0.0, *drawn])
+    charts = (
+        Chart(
+            id=f"{id_}-{number}",
+            kind="lines",
+            title=y.title,
+            panel=place or "All cells",
+            x=x,
+            y=y,
+            groups=tuple(sorted({point.x for point in found}, key=int)),
+            points=tuple(found),
+            interval=whiskers,
+            span=(0.0, top),
+            counted=counted,
         )
-        if points:
-            charts.append(turn_chart(f"{id_}-{number}", name, points))
-    caption = f"{WORKLOADS[workload]}: acceptance length by turn"
-    return Figure(id_, caption, tuple(charts), f"numbers-{workload}")
-
-
-def turn_points(method: str, cell: str, records: Sequence[RequestRecord]) -> Iterator[Point]:
-    """Acceptance length of each turn, where every one of its requests tells its own."""
-    turns = sorted({r.turn for r in records if r.turn is not None and r.role == "measured"})
-    for turn in turns:
-        said = [r.speculation for r in records if r.turn == turn and r.role == "measured" and r.ok]
-        length = tau(pooled(said))
-        if length is not None:
-            yield Point(str(turn), method, length, None, None, len(said), cell=cell)
-
-
-def turn_chart(id_: str, panel: str, points: tuple[Point, ...]) -> Chart:
-    """One scenario's acceptance length over its turns."""
-    return Chart(
-        id=id_,
-        kind="lines",
-        title="Acceptance by turn",
-        panel=panel,
-        x=Axis("Turn"),
-        y=Axis("Acceptance length", "tok/step"),
-        groups=tuple(sorted({point.x for point in points}, key=int)),
-        points=points,
-        interval=POOLED,
+        for number, (place, found) in enumerate(points.items(), 1)
     )
+    return Figure(id_, caption, tuple(charts), table)

@@ -68,7 +68,7 @@ def figures(view: View, workload: WorkloadKind) -> tuple[Figure, ...]:
     made = (
         speedup_figure(view, workload, panels),
         *(quantity_figure(view, workload, panels, quantity) for quantity in QUANTITIES[workload]),
-        by_turn(view, workload, panels),
+        by_turn(view, workload),
         by_position(view, workload),
     )
     return tuple(figure for figure in made if figure.charts)

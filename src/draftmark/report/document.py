@@ -1,18 +1,20 @@
 """A campaign's results as one Document, the same for every form that it is written in."""
 
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from draftmark.metrics import METRICS
+from draftmark.report.acceptance import slices
+from draftmark.report.advice import advice
 from draftmark.report.charts import figures
+from draftmark.report.choices import choices
 from draftmark.report.doubts import FLAG_MEANING, differences, drift, flags, losslessness
 from draftmark.report.findings import findings
 from draftmark.report.memory import memory
 from draftmark.report.overview import overview
 from draftmark.report.parts import Block, Column, Document, Entry, Listing, Problem, Row, Section, Table
 from draftmark.report.tables import browser, glance, numbers, speedup_matrix
-from draftmark.report.view import WORKLOADS, View
+from draftmark.report.view import WORKLOADS, View, command_line
 from draftmark.schema import CampaignResult, Comparison, Diagnosis, WorkloadKind
 
 
@@ -23,6 +25,7 @@ def document(result: CampaignResult, comparison: Comparison) -> Document:
         title=result.info.plan.name,
         description=result.info.plan.description,
         facts=tuple(facts(view)),
+        advice=advice(view),
         findings=findings(view),
         sections=(
             Section(
@@ -60,9 +63,17 @@ def facts(view: View) -> Iterator[tuple[str, str]]:
 
 
 def workload(view: View, kind: WorkloadKind) -> Section:
-    """One workload: speedups, charts, every number."""
+    """One workload: speedups, what to choose by, charts, acceptance, every number."""
     return Section(
-        kind, WORKLOADS[kind], blocks=(speedup_matrix(view, kind), *figures(view, kind), numbers(view, kind))
+        kind,
+        WORKLOADS[kind],
+        blocks=(
+            speedup_matrix(view, kind),
+            *choices(view, kind),
+            *figures(view, kind),
+            *slices(view, kind),
+            numbers(view, kind),
+        ),
     )
 
 
@@ -145,17 +156,10 @@ def setup(view: View) -> Section:
         tuple(Row((Entry(name), Entry(str(value)))) for name, value in described.items()),
     )
     commands = "\n\n".join(
-        f"# {view.name(start.service)}\n{command_line(start.env, start.argv)}"
-        for start in view.starts.values()
-        if start.argv
+        f"# {view.name(start.service)}\n{command_line(start)}" for start in view.starts.values() if start.argv
     )
     listing: tuple[Block, ...] = (Listing("Command lines", commands),) if commands else ()
     return Section("setup", "Setup", blocks=(table, *listing))
-
-
-def command_line(env: Mapping[str, str], argv: Sequence[str]) -> str:
-    """Environment and arguments as one would type them."""
-    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in env.items()), shlex.join(argv)])
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -120,6 +120,7 @@ FLAG_MEANING: dict[str, str] = {
     "no-draft": "speculation was asked for and nothing was drafted",
     "drift": "the baseline, measured again at the end, had moved",
     "few-samples": "too few samples for an interval",
+    "adjusted": "the server started only with settings other than the plan's",
 }
 
 

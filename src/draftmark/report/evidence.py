@@ -5,13 +5,14 @@ from math import ceil
 from typing import Any
 
 from draftmark.metrics import METRICS, of_request
+from draftmark.report.packing import packed
 from draftmark.report.view import View
 from draftmark.schema import CellResult, Diagnosis, RequestRecord, Speculation
 
 TEXT_LIMIT = 4_000
 """Characters of one request's text."""
 TEXT_BUDGET = 8_000_000
-"""Characters of all texts together."""
+"""Characters of all texts together, as far as the completed requests tell how many there are."""
 ARRIVALS_LIMIT = 400
 ARRIVALS_BUDGET = 600_000
 """Chunk arrivals of one request, and of all together."""
@@ -20,19 +21,28 @@ Json = dict[str, Any]
 
 
 def evidence(view: View) -> Json:
-    """``cells``: by ``service/cell`` everything known of it; ``metrics``: what their numbers mean."""
-    count = max(1, sum(map(len, view.result.records.values())))
+    """``cells``: of each service its measured cells and, packed, all known of them; ``metrics``: meanings."""
+    count = max(1, round(sum(cell.metrics.get("completed", 0) for cell in view.cells.values())))
     limits = (min(TEXT_LIMIT, TEXT_BUDGET // count), min(ARRIVALS_LIMIT, ARRIVALS_BUDGET // count))
     used = {key for cell in view.cells.values() for key in cell.metrics}
     return {
         "metrics": {key: [m.title, m.unit, m.definition] for key, m in METRICS.items() if key in used},
         "cells": {
-            f"{service}/{cell}": cell_evidence(
-                result, view.result.records.get(f"{service}/{cell}", ()), limits
-            )
-            for (service, cell), result in view.cells.items()
+            service: held
+            for service in view.services
+            if (held := service_evidence(view, service, limits))["ids"]
         },
     }
+
+
+def service_evidence(view: View, service: str, limits: tuple[int, int]) -> Json:
+    """One service's cells: their ``ids``, and ``packed`` what is known of each."""
+    found = {
+        cell: cell_evidence(result, view.result.records.get(f"{service}/{cell}", ()), limits)
+        for (of, cell), result in view.cells.items()
+        if of == service
+    }
+    return {"ids": list(found), "packed": packed(found)}
 
 
 def cell_evidence(cell: CellResult, records: Sequence[RequestRecord], limits: tuple[int, int]) -> Json:

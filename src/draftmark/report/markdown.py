@@ -12,10 +12,12 @@ COMMENT_LIMIT = 60_000
 """Characters of the whole; GitHub refuses a comment of more than 65,536."""
 MOST = (200, 60, 20, 5)
 """Rows of a table and failures of a section: the first of these with which the whole is short enough."""
+WIDE = 30
+"""Columns of a table that can be read in a comment."""
 EVIDENCE_LINES = 8
 SIDES_LIMIT = 1_000
 REPLACEMENT = "\ufffd"
-FOLDED = ("numbers-", "machine", "metrics", "dropped")
+FOLDED = ("numbers-", "scaling-", "models-", "acceptance-", "machine", "metrics", "dropped")
 """Tables that only some readers want."""
 PAGE_ONLY = ("browse",)
 """Sections that are for exploring."""
@@ -27,7 +29,7 @@ _TONES = {"faster": "**{}**", "failed": "_{}_", "unsure": "{} (cannot tell)", "s
 
 
 def write(document: Document) -> str:
-    """The whole document, findings first, with as many rows as a comment can hold."""
+    """The whole document, what to deploy first, with as many rows as a comment can hold."""
     text = ""
     for most in MOST:
         text = written(document, most)
@@ -42,6 +44,7 @@ def written(document: Document, most: int) -> str:
         f"# {escaped(document.title)}",
         *([escaped(document.description, 2_000)] if document.description else []),
         " · ".join(f"{escaped(name)}: {escaped(value)}" for name, value in document.facts),
+        *section_parts(document.advice, max(MOST)),
         "## Findings",
         "\n".join(finding(found) for found in document.findings),
         *(part for section in document.sections for part in section_parts(section, most)),
@@ -60,6 +63,8 @@ def section_parts(section: Section, most: int) -> Iterator[str]:
     if section.id in PAGE_ONLY or not (blocks or section.text):
         return
     yield f"## {escaped(section.title)}"
+    if section.lead:
+        yield f"**{escaped(section.lead)}**"
     if section.text:
         yield escaped(section.text, 2_000)
     for block in blocks[:most]:
@@ -72,7 +77,10 @@ def section_parts(section: Section, most: int) -> Iterator[str]:
 
 
 def table_parts(table: Table, most: int) -> Iterator[str]:
-    """A table with its notes; what only some readers want is folded."""
+    """A table with its notes; what only some readers want is folded, and what is too wide left out."""
+    if len(table.columns) > WIDE:
+        yield f"**{escaped(table.title)}**: {len(table.columns)} columns, in the page."
+        return
     folded = table.id.startswith(FOLDED)
     yield f"<details><summary>{escaped(table.title)}</summary>" if folded else f"**{escaped(table.title)}**"
     heads = [escaped(f"{c.title} ({c.unit})" if c.unit else c.title) for c in table.columns]

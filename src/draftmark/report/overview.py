@@ -1,5 +1,6 @@
 """Every speedup of a campaign in one picture: as a heat map, and against acceptance."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from draftmark.report.charts import speedup_point
@@ -8,7 +9,7 @@ from draftmark.report.view import WORKLOADS, View
 from draftmark.schema import Cell, Service
 
 MOST_CELLS = 30
-"""Columns of one heat map; more are drawn workload by workload."""
+"""Columns of one heat map; more are drawn workload by workload, and of a workload in parts."""
 COSTS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Step costs that a scatter has lines for."""
 SPEEDUP = Axis("Speedup", "×")
@@ -22,19 +23,18 @@ SCATTER_INTERVAL = (
 )
 
 
+Members = list[tuple[Service, Cell]]
+"""Cells that are drawn together."""
+
+
 def overview(view: View) -> tuple[Figure, ...]:
     """The heat map and the scatter, as far as there are speedups."""
     return tuple(figure for figure in (heat_figure(view), scatter_figure(view)) if figure.charts)
 
 
 def heat_figure(view: View) -> Figure:
-    """Methods down, cells across, one map for each place; workload by workload where cells are many."""
-    maps: dict[str, list[tuple[Service, Cell]]] = {}
-    for place, members in view.located.items():
-        many = len({cell.id for _, cell in members}) > MOST_CELLS
-        for service, cell in members:
-            parts = (place, WORKLOADS[cell.workload] if many else "")
-            maps.setdefault(", ".join(filter(None, parts)) or "All cells", []).append((service, cell))
+    """Methods down, cells across, one map for each place; several where cells are many."""
+    maps = dict(part for place, members in view.located.items() for part in parted(place, members))
     charts = tuple(
         Chart(
             id=f"fig-heat-{number}",
@@ -54,7 +54,22 @@ def heat_figure(view: View) -> Figure:
     return Figure("fig-heat", f"Speedup over {view.baseline or 'the baseline'}, all cells", charts, "cells")
 
 
-def speedup_points(view: View, members: list[tuple[Service, Cell]]) -> tuple[Point, ...]:
+def parted(place: str, members: Members) -> Iterator[tuple[str, Members]]:
+    """The maps of a place by their names: one, or one of each workload, or several of each."""
+    many = len({cell.id for _, cell in members}) > MOST_CELLS
+    groups: dict[str, Members] = {}
+    for service, cell in members:
+        groups.setdefault(WORKLOADS[cell.workload] if many else "", []).append((service, cell))
+    for name, group in groups.items():
+        columns = list(dict.fromkeys(cell.id for _, cell in group))
+        for first in range(0, len(columns), MOST_CELLS):
+            part = columns[first : first + MOST_CELLS]
+            span = f"cells {first + 1} to {first + len(part)}" if len(part) < len(columns) else ""
+            title = ", ".join(filter(None, (place, name, span))) or "All cells"
+            yield title, [(service, cell) for service, cell in group if cell.id in part]
+
+
+def speedup_points(view: View, members: Members) -> tuple[Point, ...]:
     """The speedups of some cells."""
     made = (speedup_point(view, service, cell, cell.id) for service, cell in members)
     return tuple(point for point in made if point)
@@ -89,7 +104,7 @@ def scatter_figure(view: View) -> Figure:
     return Figure("fig-scatter", caption, tuple(whole), "cells")
 
 
-def lengths(view: View, members: list[tuple[Service, Cell]]) -> tuple[Point, ...]:
+def lengths(view: View, members: Members) -> tuple[Point, ...]:
     """The speedups whose acceptance length is known, placed by it."""
     return tuple(
         replace(point, at=speedup.tau)

@@ -11,6 +11,7 @@ from itertools import count, groupby
 from string import Template
 from typing import Any
 
+from draftmark.report.packing import packed
 from draftmark.report.parts import (
     Block,
     Chart,
@@ -32,12 +33,16 @@ from draftmark.report.vega import spec
 SCRIPTS = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js", "page.js")
 SURROGATES = re.compile("[\ud800-\udfff]")
 """Half characters, which no file could hold."""
+BEYOND_LATIN = re.compile("[\u0590-\u1fff\u200e\u200f\u202a-\u202e\u2066-\u2069\u2e80-\U0010ffff]")
+"""Scripts that may be written from right to left, and all others but Europe's."""
 TEXT_LIMIT = 2_000
 """Characters of one entry."""
 LISTING_LIMIT = 200_000
+LONG = 500
+"""Rows of a table from which on the page makes them when they are looked at."""
 BROAD = 10
 """Columns of a heat map that a telephone has room for."""
-FOLDED = ("numbers-", "dropped", "metrics")
+FOLDED = ("numbers-", "scaling-", "models-", "dropped", "metrics")
 """Tables that open on demand."""
 HEADED = {"faster": "faster: ", "slower": "slower: ", "unsure": "cannot tell: ", "flagged": "flagged: "}
 """What a screen reader says where the eye sees a colour."""
@@ -56,14 +61,17 @@ SHAPES = {
 
 def write(document: Document, evidence: Mapping[str, Any]) -> str:
     """The whole page; ``evidence`` has the ``cells`` that can be opened and what their ``metrics`` mean."""
-    charts = [
-        chart
-        for section in document.sections
-        for block in section.blocks
-        if isinstance(block, Figure)
-        for chart in block.charts
-    ]
-    data = {"charts": {chart.id: spec(chart, document.looks) for chart in charts}, **evidence}
+    blocks = [block for section in document.sections for block in section.blocks]
+    charts = [chart for block in blocks if isinstance(block, Figure) for chart in block.charts]
+    data = {
+        "charts": {chart.id: packed(spec(chart, document.looks)) for chart in charts},
+        "rows": {
+            table.id: packed(rows_html(table))
+            for table in blocks
+            if isinstance(table, Table) and is_long(table)
+        },
+        **evidence,
+    }
     scripts = [static(name) for name in SCRIPTS]
     shown = [section for section in document.sections if section.blocks or section.text]
     numbers = count(1)
@@ -78,7 +86,9 @@ def write(document: Document, evidence: Mapping[str, Any]) -> str:
             f"<div><dt>{escape(k)}</dt><dd dir='auto'>{escape(v)}</dd></div>" for k, v in document.facts
         ),
         nav="".join(f"<a href='#{section.id}'>{escape(section.title)}</a>" for section in shown),
+        advice=section_html(document.advice, numbers),
         findings="".join(map(finding, document.findings)),
+        large=" class='large'" if data["rows"] else "",
         methods="".join(choice(name, look) for name, look in document.looks.items()),
         sections="".join(section_html(section, numbers) for section in shown),
         data=embedded(data),
@@ -129,8 +139,9 @@ def section_html(section: Section, numbers: "count[int]") -> str:
             for together, group in groupby(section.blocks, lambda block: isinstance(block, Figure))
         )
     )
+    lead = f"<p class='lead' dir='auto'>{trimmed(section.lead)}</p>" if section.lead else ""
     text = f"<p dir='auto'>{trimmed(section.text)}</p>" if section.text else ""
-    return f"<section id='{section.id}'><h2>{escape(section.title)}</h2>{text}{blocks}</section>"
+    return f"<section id='{section.id}'><h2>{escape(section.title)}</h2>{lead}{text}{blocks}</section>"
 
 
 def block_html(block: Block, numbers: "count[int]") -> str:
@@ -193,7 +204,7 @@ def sentence(text: str) -> str:
 def table_html(table: Table) -> str:
     """A table that scrolls within itself, folded where only some readers want it."""
     heads = "".join(map(head, table.columns))
-    rows = "".join(row_html(row, table.columns) for row in table.rows)
+    rows = "" if is_long(table) else rows_html(table)
     notes = "".join(f"<p class='note'>{escape(note)}</p>" for note in table.notes)
     title = f"<span id='{table.id}-title'>{escape(table.title)}</span>"
     body = (
@@ -205,6 +216,16 @@ def table_html(table: Table) -> str:
         summary = f"<summary>{title} ({len(table.rows)} rows)</summary>"
         return f"<details class='table' id='{table.id}'>{summary}{body}</details>"
     return f"<div class='table' id='{table.id}'><p class='caption'>{title}</p>{body}</div>"
+
+
+def is_long(table: Table) -> bool:
+    """It has more rows than a page should lay out at once."""
+    return len(table.rows) > LONG
+
+
+def rows_html(table: Table) -> str:
+    """All rows."""
+    return "".join(row_html(row, table.columns) for row in table.rows)
 
 
 def head(column: Column) -> str:
@@ -227,13 +248,18 @@ def row_html(row: Row, columns: Sequence[Column]) -> str:
 def entry_html(entry: Entry, column: Column, tag: str) -> str:
     """An entry with its detail, and its tone in words for who does not see it."""
     classes = " ".join(filter(None, ("num" if column.numeric else "", entry.tone)))
-    sort = f" data-sort='{entry.sort!r}'" if entry.sort is not None else ""
+    sort = f" data-sort='{entry.sort:.7g}'" if entry.sort is not None else ""
     spoken = HEADED.get(entry.tone, "") if entry.sort is not None else ""
     hidden = f"<span class='spoken'>{spoken}</span>" if spoken else ""
-    detail = f"<small dir='auto'>{trimmed(entry.detail)}</small>" if entry.detail else ""
+    detail = f"<small{direction(entry.detail)}>{trimmed(entry.detail)}</small>" if entry.detail else ""
     attribute = f" class='{classes}'" if classes else ""
-    text = f"<span dir='auto'>{trimmed(entry.text)}</span>"
-    return f"<{tag}{attribute}{sort}>{hidden}{text}{detail}</{tag[:2]}>"
+    own = direction(entry.text)
+    return f"<{tag}{attribute}{sort}{own}>{hidden}{trimmed(entry.text)}{detail}</{tag[:2]}>"
+
+
+def direction(text: str) -> str:
+    """An attribute where a text may be written from right to left."""
+    return " dir='auto'" if BEYOND_LATIN.search(text) else ""
 
 
 def problem_html(found: Problem) -> str:

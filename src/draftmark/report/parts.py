@@ -196,12 +196,13 @@ Block = Table | Figure | Listing | Sides | Problem
 
 @dataclass(frozen=True)
 class Section:
-    """A headed part of a report."""
+    """A headed part of a report; ``lead`` is what it comes to, in a sentence that is set off."""
 
     id: str
     title: str
     text: str = ""
     blocks: tuple[Block, ...] = ()
+    lead: str = ""
 
 
 @dataclass(frozen=True)
@@ -221,6 +222,8 @@ class Document:
     description: str
     facts: tuple[tuple[str, str], ...]
     """The line under the title: (name, value)."""
+    advice: Section
+    """What to deploy; it stands before everything else."""
     findings: tuple[Finding, ...]
     sections: tuple[Section, ...]
     looks: dict[str, Look]

@@ -1,5 +1,6 @@
 """One way to look things up in a campaign's results, shared by tables, charts and findings."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -141,6 +142,11 @@ class View:
         planned = {cell.workload for service in self.services.values() for cell in service.cells}
         return tuple(kind for kind in WORKLOADS if kind in planned)
 
+    @cached_property
+    def kinds(self) -> dict[str, WorkloadKind]:
+        """Of each planned cell, by its id, the workload."""
+        return {cell.id: cell.workload for service in self.services.values() for cell in service.cells}
+
     def planned(self, workload: WorkloadKind) -> Iterator[tuple[Service, Cell]]:
         """Every cell of a workload, cell by cell and within it service by service."""
         pairs = [
@@ -186,6 +192,12 @@ class View:
 def method_of(service: Service) -> str:
     """Its method, and whether it is the baseline again."""
     return f"{service.method.name} again" if service.repeats else service.method.name
+
+
+def command_line(start: ServiceResult) -> str:
+    """A server's environment and arguments as one would type them."""
+    env = (f"{name}={shlex.quote(value)}" for name, value in start.env.items())
+    return " ".join([*env, shlex.join(start.argv)])
 
 
 def look(index: int) -> Look:

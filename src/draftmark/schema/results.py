@@ -1,5 +1,6 @@
 """What is stored of cells, services and campaigns."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from draftmark.schema.common import SCHEMA_VERSION, Frozen, Scalar
@@ -116,5 +117,5 @@ class CampaignResult(Frozen, frozen=True, kw_only=True):
     matrix: Matrix
     services: tuple[ServiceResult, ...] = ()
     cells: tuple[CellResult, ...] = ()
-    records: dict[str, tuple[RequestRecord, ...]] = {}
-    """By ``service/cell``; only where they were asked for."""
+    records: Mapping[str, Sequence[RequestRecord]] = {}
+    """By ``service/cell``; only where they were asked for. From a result tree they are read at each use."""

@@ -1,4 +1,4 @@
-"""A report as one LaTeX article: findings, setup, method, results, validity; every cell in the appendix.
+"""A report as one LaTeX article: what to deploy, findings, method, results; every cell in the appendix.
 
 It needs pdfTeX with pgfplots, booktabs and Bitstream Charter, and no file but itself.
 """
@@ -20,6 +20,8 @@ LAST = ("failures", "definitions", "reproduce")
 """Sections of the appendix, after every cell."""
 PAGE_ONLY = ("browse",)
 """Sections that are for exploring."""
+PER_CELL = ("numbers-", "scaling-")
+"""Tables of every cell."""
 MOST_COLUMNS = 9
 """Columns of a table of speedups that stands among the results; a wider one goes to the appendix."""
 SIDES_LIMIT = 700
@@ -57,7 +59,7 @@ def preamble(document: Document) -> str:
 
 
 def heading(document: Document) -> str:
-    """Title, description, facts and findings."""
+    """Title, description, facts, what to deploy, and findings."""
     facts = r" \quad ".join(
         rf"\mbox{{\soft{{{escaped(name)}}}}}~{escaped(value)}" for name, value in document.facts
     )
@@ -71,7 +73,17 @@ def heading(document: Document) -> str:
     return (
         f"{{\\raggedright{{\\LARGE\\bfseries {escaped(document.title)}\\par}}\\vspace{{3pt}}\n{description}"
         f"\\vspace{{4pt}}{{\\small {facts}\\par}}}}\n\\vspace{{5pt}}\\hrule\\vspace{{-6pt}}\n"
+        f"{advice(document.advice)}"
         f"\\section*{{Findings}}\n\\begin{{findings}}\n{found}\n\\end{{findings}}\n\\vspace{{4pt}}\\hrule\n"
+    )
+
+
+def advice(section: Section) -> str:
+    """What to deploy, before the numbered sections; the command lines are in the appendix."""
+    body = "".join(written(block) for block in section.blocks)
+    return (
+        f"\\section*{{{escaped(section.title)}}}\n{{\\large\\bfseries {escaped(section.lead)}\\par}}\n"
+        f"{escaped(section.text, 4_000)}\\par\n{body}"
     )
 
 
@@ -96,9 +108,9 @@ def apart(block: Block) -> bool:
 
 
 def is_wide(block: Block) -> bool:
-    """It is a table that needs a wide page."""
+    """It is a table that needs a wide page, or has every cell."""
     many = isinstance(block, Table) and len(block.columns) > MOST_COLUMNS
-    return isinstance(block, Table) and (block.id.startswith("numbers-") or many)
+    return isinstance(block, Table) and (block.id.startswith(PER_CELL) or many)
 
 
 def written(block: Block) -> str:

@@ -151,11 +151,12 @@ def wrapped(columns: Sequence[Column], needs: Sequence[float], width: float) -> 
 
 def natural(found: Table, character: float, inline: bool) -> list[float]:
     """Width in mm of each column with its gap where nothing is wrapped."""
-    return [
-        GAP
-        + character * max([head_length(column), *(length(line.entries[i], inline) for line in found.rows)])
-        for i, column in enumerate(found.columns)
-    ]
+    needs = []
+    for i, column in enumerate(found.columns):
+        stacked = column.numeric and not inline
+        lengths = (length(line.entries[i], stacked) for line in found.rows)
+        needs.append(GAP + character * max([head_length(column), *lengths]))
+    return needs
 
 
 def head_length(column: Column) -> int:
@@ -163,12 +164,9 @@ def head_length(column: Column) -> int:
     return max(map(len, [*wrap(column.title, HEAD_WIDTH, break_long_words=False), column.unit]))
 
 
-def length(entry: Entry, inline: bool) -> float:
+def length(entry: Entry, stacked: bool) -> float:
     """Characters of an entry; details are set smaller."""
-    if not entry.detail:
-        return len(entry.text)
-    return (
-        len(entry.text) + 0.85 * len(entry.detail) + 1
-        if inline
-        else max(len(entry.text), 0.85 * len(entry.detail))
-    )
+    detail = 0.85 * len(entry.detail)
+    if not entry.detail or stacked:
+        return max(len(entry.text), detail)
+    return len(entry.text) + detail + 1

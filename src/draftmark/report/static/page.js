@@ -1,9 +1,18 @@
 "use strict";
 // Charts, the method filter, sorting, and the closer look at a cell. All text enters the page as text nodes.
 (() => {
+  const CANVAS = 1500; // points from which a chart is drawn as one picture
+  const AHEAD = 100; // charts of a page up to which those out of sight are drawn too
+  const MOST = 200; // rows of a long table that are shown at once
+
   const data = JSON.parse(document.getElementById("data").textContent);
   const hidden = new Set();
-  const views = new Map();
+
+  // What is large is held deflated and read when someone looks at it.
+  function unpack(text) {
+    const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
+  }
 
   function el(tag, attributes = {}, ...children) {
     const svg = ["svg", "rect", "line", "title"].includes(tag);
@@ -26,55 +35,96 @@
     tip.style.top = `${Math.max(4, event.clientY - height - 10)}px`;
   }
 
-  function shownPoints(spec) {
-    return spec.data.values.filter((point) => !hidden.has(point.method));
+  const views = new Map();
+  const near = new Set();
+  const stale = new Set();
+
+  function shownPoints(points) {
+    return points.filter((point) => !hidden.has(point.method)).map((point) => ({ ...point }));
   }
 
   async function draw(node) {
-    const spec = data.charts[node.id];
     if (views.has(node.id)) return;
     views.set(node.id, null);
-    const now = { ...spec, data: { ...spec.data, values: shownPoints(spec) } };
-    const options = { mode: "vega-lite", renderer: "svg", actions: false, ast: true, defaultStyle: false, tooltip: showTip };
-    views.set(node.id, (await vegaEmbed(node, now, options)).view);
-    refresh(node.id);
+    const spec = await unpack(data.charts[node.id]);
+    const points = spec.data.values;
+    const now = { ...spec, data: { ...spec.data, values: shownPoints(points) } };
+    const renderer = points.length > CANVAS ? "canvas" : "svg";
+    const options = { mode: "vega-lite", renderer, actions: false, ast: true, defaultStyle: false, tooltip: showTip };
+    views.set(node.id, { points, ...(await vegaEmbed(node, now, options)) });
+    if (stale.has(node.id)) refresh(node.id);
   }
 
   function refresh(id) {
-    const view = views.get(id);
-    if (!view) return;
-    const change = vega.changeset().remove(() => true).insert(shownPoints(data.charts[id]).map((point) => ({ ...point })));
-    view.change("points", change).runAsync();
+    const held = views.get(id);
+    if (!held) return;
+    stale.delete(id);
+    held.view.change("points", vega.changeset().remove(() => true).insert(shownPoints(held.points))).run();
   }
 
   const charts = [...document.querySelectorAll(".chart")];
-  const idle = window.requestIdleCallback || ((task) => setTimeout(task, 30));
+  const idle = (task) => (window.requestIdleCallback ? requestIdleCallback(task, { timeout: 200 }) : setTimeout(task, 30));
+  let working = false;
 
-  function drawRest() {
-    const next = charts.find((node) => !views.has(node.id));
-    if (next) draw(next).then(() => idle(drawRest));
-    else document.documentElement.dataset.drawn = "all";
+  // One chart at a time, so that a click never waits for more than one.
+  async function drawRest() {
+    const next = charts.length > AHEAD ? undefined : charts.find((node) => !views.has(node.id));
+    const old = [...stale].find((id) => views.get(id));
+    working = Boolean(next || old);
+    if (next) await draw(next);
+    else if (old) refresh(old);
+    else document.documentElement.dataset.drawn = charts.length > AHEAD ? "near" : "all";
+    if (working) idle(drawRest);
+  }
+
+  function refreshAll() {
+    views.forEach((_, id) => stale.add(id));
+    near.forEach(refresh);
+    if (!working) drawRest();
   }
 
   const observer = new IntersectionObserver(
-    (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => draw(entry.target)),
+    (entries) => {
+      for (const { isIntersecting, target } of entries) {
+        if (isIntersecting) near.add(target.id);
+        else near.delete(target.id);
+        if (isIntersecting && !views.has(target.id)) draw(target);
+        else if (isIntersecting && stale.has(target.id)) refresh(target.id);
+      }
+    },
     { rootMargin: "400px" },
   );
   charts.forEach((node) => observer.observe(node));
-  idle(drawRest);
 
-  // --- the method filter ---
+  // --- tables: which rows are there, in which order ---
 
-  document.getElementById("methods").addEventListener("change", (event) => {
-    const { value, checked } = event.target;
-    if (checked) hidden.delete(value);
-    else hidden.add(value);
-    for (const row of document.querySelectorAll("[data-method]")) row.hidden = hidden.has(row.dataset.method);
-    views.forEach((_, id) => refresh(id));
-    filterCells();
-  });
+  const tables = new Map();
 
-  // --- sorting ---
+  async function setUpTable(table) {
+    const packed = data.rows[table.closest(".table").id];
+    const body = table.tBodies[0];
+    if (packed) body.innerHTML = await unpack(packed); // escaped by the program that wrote the page
+    const held = { rows: [...body.rows], most: packed ? MOST : Infinity, closers: new Map(), fits: () => true };
+    held.more = el("button", { type: "button", class: "more" });
+    held.more.addEventListener("click", () => {
+      held.most += MOST;
+      show(held, body);
+    });
+    tables.set(table, held);
+    if (packed) table.closest(".scroll").after(held.more);
+    if (held.rows.length > 2) [...table.tHead.rows[0].cells].forEach((head, index) => setUpHead(table, head, index));
+    show(held, body);
+    return held;
+  }
+
+  function show(held, body) {
+    const fitting = held.rows.filter((row) => !hidden.has(row.dataset.method) && held.fits(row));
+    const shown = fitting.slice(0, held.most);
+    body.replaceChildren(...shown.flatMap((row) => [row, ...(held.closers.has(row) ? [held.closers.get(row)] : [])]));
+    held.more.hidden = shown.length === fitting.length;
+    held.more.textContent = `Show ${Math.min(MOST, fitting.length - shown.length)} more of ${fitting.length} rows`;
+    return fitting.length;
+  }
 
   function sortKey(row, index) {
     const cell = row.cells[index];
@@ -87,82 +137,112 @@
   }
 
   function sortBy(table, index) {
+    const held = tables.get(table);
     const heads = [...table.tHead.rows[0].cells];
     const down = heads[index].getAttribute("aria-sort") === "ascending";
     heads.forEach((head) => head.removeAttribute("aria-sort"));
     heads[index].setAttribute("aria-sort", down ? "descending" : "ascending");
-    table.querySelectorAll(".closer").forEach(close);
-    const body = table.tBodies[0];
-    const rows = [...body.rows].map((row) => [sortKey(row, index), row]);
-    rows.sort(([a], [b]) => (typeof a === typeof b && down ? -1 : 1) * compare(a, b));
-    body.append(...rows.map(([, row]) => row));
+    [...held.closers.keys()].forEach((row) => close(held, row));
+    const keyed = held.rows.map((row) => [sortKey(row, index), row]);
+    keyed.sort(([a], [b]) => (typeof a === typeof b && down ? -1 : 1) * compare(a, b));
+    held.rows = keyed.map(([, row]) => row);
+    show(held, table.tBodies[0]);
   }
 
-  for (const table of document.querySelectorAll("table")) {
-    if (table.tBodies[0].rows.length < 3) continue;
-    [...table.tHead.rows[0].cells].forEach((head, index) => {
-      const button = el("button", { type: "button", title: "Sort" }, ...head.childNodes);
-      button.addEventListener("click", () => sortBy(table, index));
-      head.append(button);
-    });
+  function setUpHead(table, head, index) {
+    const button = el("button", { type: "button", title: "Sort" }, ...head.childNodes);
+    button.addEventListener("click", () => sortBy(table, index));
+    head.append(button);
   }
+
+  const browser = document.querySelector("#cells table");
+  for (const table of document.querySelectorAll("table")) {
+    const folded = table.closest("details");
+    if (table === browser) continue;
+    if (folded && data.rows[folded.id]) folded.addEventListener("toggle", () => setUpTable(table), { once: true });
+    else setUpTable(table);
+  }
+
+  // --- the method filter ---
+
+  document.getElementById("methods").addEventListener("change", (event) => {
+    const { value, checked } = event.target;
+    if (checked) hidden.delete(value);
+    else hidden.add(value);
+    for (const item of document.querySelectorAll("li[data-method]")) item.hidden = hidden.has(item.dataset.method);
+    tables.forEach((held, table) => table !== browser && show(held, table.tBodies[0]));
+    filterCells();
+    refreshAll();
+  });
 
   // --- the cells ---
 
-  const browser = document.querySelector("#cells table");
   const columns = browser ? [...browser.tHead.rows[0].cells].map((head) => head.textContent.trim()) : [];
-  const rows = browser ? [...browser.tBodies[0].rows] : [];
-  const text = (row, title) => row.cells[columns.indexOf(title)].textContent.trim();
   const search = el("input", { type: "search", placeholder: "e.g. code-256" });
   const selects = ["Workload", "Outcome"].map((title) => [title, el("select")]);
   const count = el("output", { "aria-live": "polite" });
+  const words = new Map();
+
+  function text(row, title) {
+    return row.cells[columns.indexOf(title)].textContent.trim();
+  }
 
   function filterCells() {
+    const held = tables.get(browser);
+    if (!held) return;
     const wanted = search.value.trim().toLowerCase().split(/\s+/);
-    let shown = 0;
-    for (const row of rows) {
-      const fits =
-        !hidden.has(row.dataset.method) &&
-        wanted.every((word) => row.textContent.toLowerCase().includes(word)) &&
-        selects.every(([title, select]) => !select.value || text(row, title) === select.value);
-      if (!fits && row.nextElementSibling?.matches(".closer")) close(row.nextElementSibling);
-      row.hidden = !fits;
-      shown += fits;
-    }
-    count.textContent = `${shown} of ${rows.length} cells`;
+    held.fits = (row) =>
+      wanted.every((word) => words.get(row).includes(word)) &&
+      selects.every(([title, select]) => !select.value || text(row, title) === select.value);
+    const fitting = show(held, browser.tBodies[0]);
+    [...held.closers.keys()].filter((row) => !row.isConnected).forEach((row) => close(held, row));
+    count.textContent = `${fitting} of ${held.rows.length} cells`;
   }
 
-  function close(closer) {
-    closer.previousElementSibling.querySelector(".open").setAttribute("aria-expanded", "false");
-    closer.remove();
+  function close(held, row) {
+    row.querySelector(".open").setAttribute("aria-expanded", "false");
+    held.closers.get(row).remove();
+    held.closers.delete(row);
   }
 
-  function toggle(row, button) {
-    if (row.nextElementSibling?.matches(".closer")) return close(row.nextElementSibling);
-    const inside = el("div", { class: "inside" }, ...cellParts(data.cells[row.dataset.key]));
+  async function toggle(held, row, button) {
+    if (held.closers.has(row)) return close(held, row);
+    const inside = el("div", { class: "inside" });
     inside.style.setProperty("--scroll-width", `${row.closest(".scroll").clientWidth}px`);
-    row.after(el("tr", { class: "closer" }, el("td", { colspan: row.cells.length }, inside)));
+    held.closers.set(row, el("tr", { class: "closer" }, el("td", { colspan: row.cells.length }, inside)));
     button.setAttribute("aria-expanded", "true");
+    inside.append(...cellParts(await cellOf(row.dataset.key)));
+    if (held.closers.has(row) && row.isConnected) row.after(held.closers.get(row));
   }
 
-  function setUpBrowser() {
+  async function cellOf(key) {
+    const [service, cell] = key.split("/");
+    const held = data.cells[service];
+    held.read ??= unpack(held.packed);
+    return (await held.read)[cell];
+  }
+
+  async function setUpBrowser() {
     const controls = el("div", { class: "controls" }, el("label", {}, "Search", search));
+    for (const [title, select] of selects) controls.append(el("label", {}, title, select));
+    controls.append(count);
+    document.querySelector("#cells .scroll").before(controls);
+    const held = await setUpTable(browser);
+    const known = new Set(Object.entries(data.cells).flatMap(([service, { ids }]) => ids.map((id) => `${service}/${id}`)));
+    for (const row of held.rows) words.set(row, row.textContent.toLowerCase());
     for (const [title, select] of selects) {
       select.append(el("option", { value: "" }, "all"));
-      for (const value of new Set(rows.map((row) => text(row, title)))) select.append(el("option", { value }, value));
-      controls.append(el("label", {}, title, select));
+      for (const value of new Set(held.rows.map((row) => text(row, title)))) select.append(el("option", { value }, value));
     }
-    controls.append(count);
-    controls.addEventListener("input", filterCells);
-    document.querySelector("#cells .scroll").before(controls);
-    for (const row of rows.filter((row) => row.dataset.key in data.cells)) {
+    for (const row of held.rows.filter((row) => known.has(row.dataset.key))) {
       const button = el("button", { type: "button", class: "open", "aria-expanded": "false" }, ...row.cells[0].childNodes);
-      button.addEventListener("click", () => toggle(row, button));
+      button.addEventListener("click", () => toggle(held, row, button));
       row.cells[0].append(button);
     }
+    controls.addEventListener("input", filterCells);
     filterCells();
   }
-  if (browser) setUpBrowser();
+  (browser ? setUpBrowser() : Promise.resolve()).then(() => idle(drawRest));
 
   // --- one cell ---
 
@@ -257,6 +337,9 @@
 
   const openAt = () => document.getElementById(location.hash.slice(1))?.closest("details")?.setAttribute("open", "");
   addEventListener("hashchange", openAt);
-  addEventListener("beforeprint", () => document.querySelectorAll("section details").forEach((node) => (node.open = true)));
+  addEventListener("beforeprint", () => {
+    document.querySelectorAll("section details").forEach((node) => (node.open = true));
+    [...stale].forEach(refresh);
+  });
   openAt();
 })();
