@@ -4,7 +4,8 @@
 Takes ``--port`` and ``--alias`` and ignores the other flags. The environment says what goes wrong:
 
     FAKE_FAULT     die-at-start, no-memory (for more than four slots), never-ready; on a request
-                   error-500, cut, bad-json, die, alter (one word in the middle, if it speculates)
+                   error-500, cut, bad-json, die, alter (one word in the middle, if it speculates),
+                   silent (tokens without text)
     FAKE_PROMPTS   the fault only hits requests whose body holds this text
     FAKE_ONCE      a file: the fault happens once, and this file remembers it
     FAKE_WHILE     a file: the fault happens only while it exists
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 FAULT = os.environ.get("FAKE_FAULT", "")
-ON_REQUESTS = ("error-500", "cut", "bad-json", "die", "alter")
+ON_REQUESTS = ("error-500", "cut", "bad-json", "die", "alter", "silent")
 MARGIN = os.environ.get("FAKE_MARGIN")
 TOKEN_S = float(os.environ.get("FAKE_TOKEN_S", "0.002"))
 totals = {"predicted": 0, "drafted": 0, "accepted": 0, "drafts": 0}
@@ -99,13 +100,14 @@ class Handler(BaseHTTPRequestHandler):
         due_s = time.monotonic()
         for number in range(tokens):
             middle = number == tokens // 2
-            if middle and fault not in ("", "alter"):
+            if middle and fault not in ("", "alter", "silent"):
                 self._break(fault)
                 return
             if number % 3 == 0 or not self.speculative:
                 due_s += self.token_s
                 time.sleep(max(0.0, due_s - time.monotonic()))
-            word = " fault" if middle and fault and self.speculative else f" word{number}"
+            word = " fault" if middle and fault == "alter" and self.speculative else f" word{number}"
+            word = "" if fault == "silent" else word
             self._event({"choices": [{"index": 0, "delta": {"content": word}} | likely]})
         accepted = 2 * ((tokens - 1) // 3) if self.speculative else 0
         totals["predicted"] += tokens

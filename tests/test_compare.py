@@ -266,6 +266,25 @@ def test_margins_tell_near_ties_from_faults(margins: Sequence[float], verdict: s
     assert (found.verdict, found.near_ties) == (verdict, near)
 
 
+@pytest.mark.parametrize(
+    ("base", "margins", "other", "verdict"),
+    [
+        ((" of", " S", "ower"), (5, 0.0, 2), (" of", " Sw", "arm"), "near-ties only"),
+        ((" of", " S", "ower"), (5, 3, 2), (" of", " Sw", "arm"), "diverges"),
+        ((" of", " S", "ower"), (0.0, 3, 2), (" of", " Sw", "arm"), "diverges"),
+        ((" of", " S", "ower"), (5, 0.0, 2), (" of", " S", "lower"), "diverges"),
+        ((" of", " S", "ower"), (5, 0.0, 2), (" of Sw", "arm"), "near-ties only"),
+        ((" of", " S", "ower"), (0.0, 3, 2), (" of Sw", "arm"), "diverges"),
+        (("a", "\n", "b"), (5, 0.0, 2), ("a", "\n\n", "b"), "near-ties only"),
+    ],
+)
+def test_a_choice_is_judged_where_its_token_begins(
+    base: Sequence[str], margins: Sequence[float], other: Sequence[str], verdict: str
+) -> None:
+    """Tokens that begin alike part inside; the choice was made where they or their word begin."""
+    assert outputs([said("a", *base, margins=margins)], [said("a", *other)]).verdict == verdict
+
+
 def test_margins_of_the_repetition_serve_as_well() -> None:
     """They may be asked for in the control only, so that they cannot slow what is measured."""
     control = said("a", "x", "y", margins=(3.0, 0.01), role="control")

@@ -30,7 +30,8 @@ GRACE_S = 30.0
 _ORPHAN_GRACE_S = 5.0
 _KILL_S = 20.0
 _PORT_S = 10.0
-_GPU_S = 30.0
+_GPU_S, _GPU_STILL_S = 30.0, 5.0
+"""Memory that stays as it is for so long is someone else's."""
 _GPU_SLACK = 256 << 20
 """Bytes that other programs may have taken meanwhile."""
 _ANSWER_S = 5.0
@@ -215,17 +216,31 @@ class Server:
                 self.exit_status = self.host.reap(self.process) if self.process else None
                 self._record.remove()
                 self._record = None
-            # A driver gives a dead process's memory back late; the next server would find it taken.
-            memory_back = wait(self.host, lambda: hurried() or self._gpu_memory_is_back(), _GPU_S)
+            memory_back = hurried() or self._gpu_memory_comes_back(hurried)
             if self.state is State.STOPPING:
                 freed = wait(self.host, lambda: self.host.port_is_free(self.port), _PORT_S)
                 taken = [f"port {self.port}"] * (not freed) + ["GPU memory"] * (not memory_back)
                 self._move(Event.END, "; ".join(("stopped", *(f"{what} is still taken" for what in taken))))
         return self.exit_status
 
-    def _gpu_memory_is_back(self) -> bool:
-        """Whether each GPU holds no more than before the start, as far as that is told."""
-        now = self.host.gpu_memory_used() if self._gpu_before else ()
+    def _gpu_memory_comes_back(self, hurried: Callable[[], bool]) -> bool:
+        """Whether each GPU soon holds no more than before the start, as far as that is told.
+
+        A driver gives a dead process's memory back late; the next server would find it taken.
+        """
+        if not self._gpu_before:
+            return True
+        started_s = changed_s = self.host.now()
+        now = self.host.gpu_memory_used()
+        while not (back := self._no_more_than_before(now)) and not hurried():
+            self.host.sleep(5 * POLL_S)
+            last, now = now, self.host.gpu_memory_used()
+            changed_s = self.host.now() if now != last else changed_s
+            if self.host.now() - changed_s >= _GPU_STILL_S or self.host.now() - started_s >= _GPU_S:
+                break
+        return back
+
+    def _no_more_than_before(self, now: Sequence[int | None]) -> bool:
         known = (
             (a, b) for a, b in zip(self._gpu_before, now, strict=False) if a is not None and b is not None
         )

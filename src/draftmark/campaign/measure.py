@@ -162,10 +162,10 @@ def _counters(server: Ready) -> str:
 
 
 def failure(records: Sequence[RequestRecord]) -> Diagnosis | None:
-    """Why a cell is no result: nothing was measured, or more requests failed than is tolerated."""
+    """Why a cell is no result: nothing was measured, no token came, or more failed than is tolerated."""
     failed = [record for record in records if not record.ok]
     if len(failed) <= TOLERATED_FAILURES * len(records) and len(failed) < len(records):
-        return None
+        return None if any(record.chunks.token_times_s for record in records) else _silent(records)
     if not records:
         return Diagnosis(cause="nothing-measured", summary="no request was sent")
     kind, _ = Counter(record.error or "" for record in failed).most_common(1)[0]
@@ -175,6 +175,16 @@ def failure(records: Sequence[RequestRecord]) -> Diagnosis | None:
         summary=f"{len(failed)} of {len(records)} requests failed: {examples[0].error_detail or kind}",
         evidence=tuple(f"{record.request}: {record.error_detail}" for record in examples[:EVIDENCE]),
         remedy="look into server.log beside this file, then run the same command again",
+    )
+
+
+def _silent(records: Sequence[RequestRecord]) -> Diagnosis:
+    counted = sum(record.output_tokens or 0 for record in records)
+    return Diagnosis(
+        cause="no-output",
+        summary=f"{len(records)} requests completed and none brought any text",
+        evidence=(f"tokens by the server's count: {counted}",),
+        remedy="tokens without text cannot be timed: do the tokenizer and the weights belong together?",
     )
 
 
