@@ -230,7 +230,7 @@ def test_a_cell_that_kills_its_server_fails_and_the_others_are_measured(world: W
     [("error-500", "http-500"), ("cut", "cut"), ("bad-json", "bad-json"), ("silent", "no-output")],
 )
 def test_requests_that_fail_make_a_failed_cell_with_a_reason(world: World, fault: str, cause: str) -> None:
-    """A server that answers 500, closes half-way, sends invalid JSON or no text: no number, a reason, exit code 1."""
+    """A server that answers 500, stops half-way, sends invalid JSON, no text: no number, a reason, exit 1."""
     world.env["FAKE_FAULT"] = fault
     ended = world.run("--only", "*-none/code-*")
     assert ended.code == 1
