@@ -3,13 +3,11 @@
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, compress, pairwise, repeat
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 import msgspec
 
 from draftmark.schema.common import Frozen
-
-Value = TypeVar("Value")
 
 
 class Chunk(Frozen, frozen=True, kw_only=True, array_like=True):
@@ -61,9 +59,11 @@ class Chunks(Sequence[Chunk]):
         """Arrival of each, seconds after the request's start."""
         self._texts = _Texts([row.text for row in rows])
         self._reasoning = _Texts([row.reasoning for row in rows])
-        self._tokens = _known([row.tokens for row in rows], None)
-        self._ids = _known([row.ids for row in rows], ())
-        self._margins = _known([row.margins for row in rows], ())
+        tokens, ids = [row.tokens for row in rows], [row.ids for row in rows]
+        margins = [row.margins for row in rows]
+        self._tokens = tokens if tokens.count(None) < len(tokens) else None
+        self._ids = ids if any(ids) else None
+        self._margins = margins if any(margins) else None
 
     @property
     def text(self) -> str:
@@ -131,11 +131,6 @@ class Chunks(Sequence[Chunk]):
         return isinstance(other, Chunks) and all(
             getattr(self, column) == getattr(other, column) for column in self.__slots__
         )
-
-
-def _known(column: list[Value], nothing: object) -> list[Value] | None:
-    """The column, unless there is nothing in it."""
-    return column if any(value != nothing for value in column) else None
 
 
 def chunks_out(value: object) -> list[tuple[Any, ...]]:
