@@ -184,6 +184,23 @@ def test_the_speedup_is_acceptance_times_step_cost() -> None:
     assert found.ratio.value == pytest.approx((found.tau or 0) * (found.step_ratio or 0))
 
 
+@pytest.mark.parametrize(
+    ("rates", "doubted"),
+    [
+        ((1.3, 1.31, 1.32), True),
+        ((1.0, 1.3, 1.6), False),
+        ((0.9, 0.91, 0.92), False),
+        ((1.1, 1.11, 1.1), False),
+    ],
+)
+def test_more_speed_than_acceptance_explains_is_implausible(rates: Sequence[float], doubted: bool) -> None:
+    """Of 1.1 tokens a step no more than 1.1 times the rate can come, as far as the interval can tell."""
+    spoke = Speculation(source="counters", tokens=765, steps=695, accepted=70, drafted=900)
+    fast = [answer(p, times=[t / rate for t in TIMES]) for p, rate in zip("abc", rates, strict=True)]
+    found = only(campaign(CODE, {"ar": three(), "fast": fast}, speculation=spoke))
+    assert ("implausible" in found.flags) == doubted
+
+
 def test_what_a_cell_is_compared_by_follows_its_load() -> None:
     """One stream: its decode rate. Several: what they get together. Open loop: decode rate again."""
     streams = simulated(Truth(prompts=16, concurrency=4), 1)

@@ -81,6 +81,13 @@ def test_one_choice_for_all_has_its_price_told() -> None:
     assert "On concurrency ar-tp1 is ahead: the one choice costs 2" in found.text
 
 
+def test_what_its_acceptance_cannot_explain_is_not_ranked() -> None:
+    """A method that was fast because the machine was is no recommendation."""
+    found = advised(tree(CELLS, [ar(), Arm("lucky", 1.5, tau=1.05), Arm("fast", 1.2)]))
+    assert found.overall.method == "fast"
+    assert "implausible" in dict(found.excluded)["lucky-tp1"]
+
+
 def test_flagged_cells_are_not_ranked() -> None:
     """A simulated method wins nothing however fast it seems, and a cell in doubt does not count for one."""
     what_if = Arm("what-if", 9.0, flags=dict.fromkeys([cell.id for cell in CELLS], "synthetic"))

@@ -43,7 +43,8 @@ class Arm:
     speed: float | Mapping[str, float] = 1.0
     """Times the baseline of TP 1, by cell or on all."""
     tp: int = 1
-    tau: float | Mapping[str, float] = 1.0
+    tau: float | None = None
+    """Twice its speed when not given: a step costs more than the baseline's."""
     params: Mapping[str, Scalar] = field(default_factory=dict)
     flags: Mapping[str, FlagKind] = field(default_factory=dict)
     failed: Sequence[str] = ()
@@ -177,7 +178,7 @@ def _result(arm: Arm, one: Service, cell: Cell, records: tuple[RequestRecord, ..
             service=one.id, cell=cell, status="failed", started_at=STARTED, duration_s=0.0, diagnosis=why
         )
     load = LoadResult(records=records, duration_s=1.0, health=LoadHealth(cpu_share=0.1))
-    steps = round(256_000 / _of(arm.tau, cell))
+    steps = round(256_000 / (arm.tau or max(1.0, 2 * _of(arm.speed, cell))))
     spoken = Speculation(source="made up", tokens=256_000, steps=steps) if arm.kind != "none" else None
     flag = arm.flags.get(cell.id)
     return CellResult(

@@ -1,5 +1,6 @@
 """Which of several services is best on a set of cells, and which it cannot be told from."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -59,24 +60,28 @@ def candidates(result: CampaignResult, comparison: Comparison) -> tuple[Candidat
     """Every service, its cells judged by their flags and by the plan's target."""
     found = {(one.service, one.cell.id): one for one in result.cells}
     services = [service for service in result.matrix.services if service.repeats is None]
-    moved = set(_moved(services, comparison))
-    return tuple(_candidate(service, found, moved, result) for service in services)
+    doubts: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for place, kind in _doubts(services, comparison):
+        doubts[place].append(kind)
+    return tuple(_candidate(service, found, doubts, result) for service in services)
 
 
-def _moved(services: Sequence[Service], comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """The cells that drift puts in doubt: a baseline's wherever one is that was compared with it."""
-    yield from ((one.service, one.cell) for one in comparison.drift if one.moved)
+def _doubts(services: Sequence[Service], comparison: Comparison) -> Iterator[tuple[tuple[str, str], str]]:
+    """The cells that their comparison puts in doubt; drift a baseline's too, where it was compared with."""
+    yield from (((one.service, one.cell), "drift") for one in comparison.drift if one.moved)
     baselines = {(service.host, service.tp): service.id for service in services if service.baseline}
     for one in comparison.speedups:
+        for kind in ("drift", "implausible"):
+            if kind in one.flags:
+                yield (one.service, one.cell), kind
         if "drift" in one.flags:
-            yield one.service, one.cell
-            yield baselines[one.host, one.tp], one.cell
+            yield (baselines[one.host, one.tp], one.cell), "drift"
 
 
 def _candidate(
     service: Service,
     found: Mapping[tuple[str, str], CellResult],
-    moved: set[tuple[str, str]],
+    doubts: Mapping[tuple[str, str], Sequence[str]],
     result: CampaignResult,
 ) -> Candidate:
     within: dict[str, Side] = {}
@@ -86,11 +91,10 @@ def _candidate(
         one = found.get((service.id, cell.id))
         if one is None or one.status == "interrupted":
             continue
-        drift = ("drift",) if (service.id, cell.id) in moved else ()
         if one.status == "failed":
             missed[cell.id] = f"failed ({one.diagnosis.cause if one.diagnosis else 'no cause known'})"
-        elif flags := (*dict.fromkeys(flag.kind for flag in one.flags), *drift):
-            flagged[cell.id] = flags
+        elif flags := [*(flag.kind for flag in one.flags), *doubts.get((service.id, cell.id), ())]:
+            flagged[cell.id] = tuple(dict.fromkeys(flags))
         elif miss := beyond(one.metrics, result.info.plan.slo):
             missed[cell.id] = miss
         else:

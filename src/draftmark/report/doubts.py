@@ -119,6 +119,7 @@ FLAG_MEANING: dict[str, str] = {
     "synthetic": "acceptance was simulated; a what-if, not a measurement",
     "no-draft": "speculation was asked for and nothing was drafted",
     "drift": "the baseline, measured again at the end, had moved",
+    "implausible": "faster than its acceptance explains: a step would be cheaper than one without a draft",
     "few-samples": "too few samples for an interval",
     "adjusted": "the server started only with settings other than the plan's",
 }

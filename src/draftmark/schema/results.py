@@ -18,6 +18,7 @@ FlagKind = Literal[
     "synthetic",
     "no-draft",
     "drift",
+    "implausible",
     "few-samples",
     "adjusted",
 ]
