@@ -34,7 +34,6 @@ def test_header(tiny: bytes) -> None:
     assert (model.architecture, model.name, model.version) == ("llama", "tiny", 3)
     assert (model.layers, model.embedding, model.heads, model.kv_heads) == (2, 64, 4, 4)
     assert (model.context_length, model.vocabulary, model.tokenizer) == (4096, 258, "gpt2")
-    assert model.chat_template == tiny_gguf.CHAT
     assert model.block_size is None
     assert model.tensors == len(tiny_gguf.shapes())
     assert 4 * model.parameters == model.tensor_bytes == len(tiny) - header_end(tiny)

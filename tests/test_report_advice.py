@@ -217,3 +217,5 @@ def test_acceptance_by_position_falls_as_planted() -> None:
     assert [(point.x, point.value, point.n) for point in chart.points] == [
         ("1", 75.0, 200), ("2", 37.5, 200), ("3", 0.0, 200),
     ]  # fmt: skip
+    table = tables(found)["positions-prompts"]
+    assert texts(table) == [["fast", "75% 75% of those", "38% 50% of those", "0% 0% of those", "200"]]

@@ -85,11 +85,6 @@ class Gguf:
         """Tokens that the tokenizer knows."""
         return self.lengths.get("tokenizer.ggml.tokens")
 
-    @property
-    def chat_template(self) -> str | None:
-        """Jinja text that turns messages into a prompt."""
-        return self._text("tokenizer.chat_template")
-
     def _text(self, key: str) -> str | None:
         value = self.metadata.get(key)
         return value if isinstance(value, str) else None

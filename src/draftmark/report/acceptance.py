@@ -6,7 +6,7 @@ from typing import Literal
 from draftmark.report.parts import Axis, Chart, Column, Entry, Figure, Point, Row, Table
 from draftmark.report.tables import interval
 from draftmark.report.view import WORKLOADS, View, short_count
-from draftmark.schema import Acceptance, Estimate, WorkloadKind
+from draftmark.schema import Acceptance, Estimate, Positions, WorkloadKind
 
 By = Literal["kind", "turn", "context"]
 SLICES: dict[By, str] = {
@@ -19,11 +19,13 @@ TURNS = "whiskers: 95 % interval over n prompts; none where single requests do n
 
 
 def slices(view: View, workload: WorkloadKind) -> Iterator[Table]:
-    """Acceptance length by prompt kind, by turn, and by depth of context, as far as it is known."""
+    """Acceptance length by prompt kind, turn and depth of context, and the share by position, where known."""
     for by in SLICES:
         found = [one for one in view.comparison.acceptance if (one.workload, one.by) == (workload, by)]
         if found:
             yield slice_table(view, workload, by, found)
+    if counted := [one for one in view.comparison.positions if one.workload == workload]:
+        yield position_table(view, workload, counted)
 
 
 def slice_table(view: View, workload: WorkloadKind, by: By, found: Sequence[Acceptance]) -> Table:
@@ -56,6 +58,43 @@ def slice_table(view: View, workload: WorkloadKind, by: By, found: Sequence[Acce
     )
 
 
+def position_table(view: View, workload: WorkloadKind, found: Sequence[Positions]) -> Table:
+    """Methods down, positions across."""
+    most = max(len(one.accepted) for one in found)
+    return Table(
+        id=f"positions-{workload}",
+        title=f"{WORKLOADS[workload]}: drafts accepted by position",
+        columns=(
+            Column("Method"),
+            *(Column(str(place), "%", numeric=True) for place in range(1, most + 1)),
+            Column("Drafts", numeric=True),
+        ),
+        rows=tuple(
+            Row(
+                (
+                    Entry(view.name(view.services[one.service])),
+                    *(shares(one, place) for place in range(most)),
+                    Entry(f"{one.steps:,}", sort=one.steps),
+                ),
+                one.method,
+            )
+            for one in found
+        ),
+        notes=(
+            "Share of the drafts that were accepted up to that position; under it, of those that were "
+            "accepted up to the one before. Pooled over the cells, so without an interval.",
+        ),
+    )
+
+
+def shares(one: Positions, place: int) -> Entry:
+    """Of all drafts, and of those that came so far."""
+    if place >= len(one.accepted):
+        return Entry("–", tone="muted")
+    then = f"{one.conditional[place]:.0%} of those" if place < len(one.conditional) else ""
+    return Entry(f"{one.accepted[place]:.0%}", then, one.accepted[place])
+
+
 def title(by: By, value: str | int) -> str:
     """A slice as a column's head."""
     if by == "context":
@@ -85,7 +124,7 @@ def by_position(view: View, workload: WorkloadKind) -> Figure:
         points,
         Axis("Position in the draft"),
         Axis("Accepted that far", "% of drafts"),
-        f"numbers-{workload}",
+        f"positions-{workload}",
         POOLED,
         "drafts",
     )
