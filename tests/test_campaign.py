@@ -240,6 +240,16 @@ def test_requests_that_fail_make_a_failed_cell_with_a_reason(world: World, fault
     assert "requests failed" in ended.stderr or "none brought any text" in ended.stderr
 
 
+@pytest.mark.parametrize("key", ["address: me@elsewhere", "launcher: systemd", "preempt: [other.service]"])
+def test_a_host_that_it_cannot_use_is_refused(world: World, key: str) -> None:
+    """Numbers of this machine would bear another one's name: nothing is started, and the message says why."""
+    world.extra = f"hosts: {{box: {{{key}}}}}"
+    ended = world.run()
+    assert ended.code == 2
+    assert f"hosts.box: {key.partition(': [')[0].partition(': me')[0]}" in ended.stderr
+    assert not (world.folder / "starts").exists()
+
+
 def test_a_server_that_dies_at_once(world: World) -> None:
     """Every cell is stored as failed, with the end of the server's log."""
     world.env["FAKE_FAULT"] = "die-at-start"

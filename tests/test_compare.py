@@ -199,6 +199,8 @@ def test_more_speed_than_acceptance_explains_is_implausible(rates: Sequence[floa
     fast = [answer(p, times=[t / rate for t in TIMES]) for p, rate in zip("abc", rates, strict=True)]
     found = only(campaign(CODE, {"ar": three(), "fast": fast}, speculation=spoke))
     assert ("implausible" in found.flags) == doubted
+    opened = replace(CODE, workload="concurrency", rate=2.0)
+    assert only(campaign(opened, {"ar": three(), "fast": fast}, speculation=spoke)).flags == ()
 
 
 def test_what_a_cell_is_compared_by_follows_its_load() -> None:
@@ -300,6 +302,16 @@ def test_a_choice_is_judged_where_its_token_begins(
 ) -> None:
     """Tokens that begin alike part inside; the choice was made where they or their word begin."""
     assert outputs([said("a", *base, margins=margins)], [said("a", *other)]).verdict == verdict
+
+
+def test_one_token_of_a_chunk_is_judged_by_its_own_margin() -> None:
+    """With ids the place inside a chunk is known; without, a chunk of both kinds decides nothing."""
+    both = Chunk(t_s=0.5, text="a b c", ids=(1, 2, 3), margins=(0.01, 5.0, 4.0))
+    base = answer("a", times=(), chunks=Chunks([both]))
+    other = answer("a", times=(), chunks=Chunks([replace(both, text="a x c", ids=(1, 9, 3), margins=())]))
+    assert outputs([base], [other]).verdict == "diverges"
+    texts = [replace(one, chunks=Chunks(replace(c, ids=()) for c in one.chunks)) for one in (base, other)]
+    assert outputs(texts[:1], texts[1:]).verdict == "not checked"
 
 
 def test_margins_of_the_repetition_serve_as_well() -> None:

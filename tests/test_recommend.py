@@ -81,6 +81,16 @@ def test_one_choice_for_all_has_its_price_told() -> None:
     assert "On concurrency ar-tp1 is ahead: the one choice costs 2" in found.text
 
 
+def test_an_advantage_within_the_drift_decides_nothing() -> None:
+    """A baseline that may have moved by more than a method gains leaves the choice open."""
+    arms = [ar(), Arm("fast", 1.04)]
+    decided = advised(tree([code()], arms, spread=0.0, repeated=False))
+    assert (decided.overall.method, decided.overall.decided) == ("fast", True)
+    again = ar(1.025, repeats="ar-tp1")
+    open_ = advised(tree([code()], [*arms, again], spread=0.0, repeated=False))
+    assert not open_.overall.decided
+
+
 def test_what_its_acceptance_cannot_explain_is_not_ranked() -> None:
     """A method that was fast because the machine was is no recommendation."""
     found = advised(tree(CELLS, [ar(), Arm("lucky", 1.5, tau=1.05), Arm("fast", 1.2)]))

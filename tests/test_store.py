@@ -195,6 +195,8 @@ def test_a_folder_without_results_is_bad_input(tree: ResultTree) -> None:
 def test_an_earlier_log_is_kept(tree: ResultTree) -> None:
     """A second start of a service does not overwrite the log of the first."""
     tree.new_log("a").write_text("first")
+    (tree.root / "a" / "telemetry.csv").write_text("samples")
     tree.new_log("a").write_text("second")
     assert (tree.root / "a" / "server-1.log").read_text() == "first"
     assert (tree.root / "a" / "server.log").read_text() == "second"
+    assert (tree.root / "a" / "telemetry-1.csv").read_text() == "samples"

@@ -369,3 +369,17 @@ def test_many_small_pieces_of_a_long_line_are_not_slow() -> None:
     found = [event for _ in range(200_000) for event in events.feed(0, b"data: x")]
     assert found == []
     assert next(events.feed(0, b"\n\n"))[1].startswith(b"xdata: x")
+
+
+def test_a_margin_without_text_comes_with_the_next_text() -> None:
+    """A token that is half a character has no text of its own; its margin is not lost."""
+
+    def event(text: str, gap: float) -> bytes:
+        likely = [{"logprob": -1.0}, {"logprob": -1.0 - gap}]
+        choice = {"delta": {"content": text}, "logprobs": {"content": [{"top_logprobs": likely}]}}
+        return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+    transcript = Transcript(0)
+    body = event("a", 5.0) + event("", 0.25) + event("\N{GRINNING FACE}", 4.0) + event("b", 2.0)
+    transcript.read([(1, body + b"data: [DONE]\n\n")], complete=True)
+    assert [chunk.margins for chunk in transcript.chunks] == [(5.0,), (0.25, 4.0), (2.0,)]

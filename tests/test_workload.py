@@ -319,6 +319,27 @@ def answered(prompt_id: str, text: str, finish_reason: str) -> RequestRecord:
     )
 
 
+DEEP = ['{"a":' * 2_000, '{"a":' * 2_000 + "1" + "}" * 2_000, "```python\n" + "(" * 5_000 + "\n```\n"]
+DEEP += [
+    "```python\nx = " + "a." * 9_000 + "a\n```\n",
+    "```python\n" + "-" * 30_000 + "1\n```\n",
+    "\n" * 50_000,
+]
+
+
+@pytest.mark.parametrize("kind", PROMPT_KINDS)
+@pytest.mark.parametrize("cut", [True, False])
+def test_no_text_upsets_a_check(kind: PromptKind, cut: bool) -> None:
+    """Text that nests too deeply for a parser, or has nothing but line ends, is just not right."""
+    assert {check(f"{kind}-0-s0", text, cut=cut) for text in DEEP} <= {None, False}
+
+
+@given(st.text("{}[]\"'`:,.-+0123 answer\n\\python"), st.booleans(), st.sampled_from(PROMPT_KINDS))
+def test_any_text_has_a_verdict(text: str, cut: bool, kind: PromptKind) -> None:
+    """A check says right, wrong or nothing, whatever the model wrote."""
+    assert check(f"{kind}-0-s0", f"```python\n{text}\n```\n{text}", cut=cut) in (True, False, None)
+
+
 def test_only_answers_that_can_be_wrong_are_counted() -> None:
     """What was cut before it was said, and what has no right answer, says nothing of sanity."""
     right = f"Answer: {prompt('arithmetic', 0, 0).answer}"

@@ -145,14 +145,14 @@ class ResultTree:
             handle.write(json.dumps(entry, ensure_ascii=False, default=str) + "\n")
 
     def new_log(self, service: str) -> Path:
-        """Where a starting server's output goes; an earlier start's log is kept beside it."""
+        """Where a starting server's output goes; an earlier start's log and samples are kept beside it."""
         folder = self._folder(service)
-        log = folder / "server.log"
+        log, samples = folder / "server.log", folder / "telemetry.csv"
         with _translated(log):
             folder.mkdir(parents=True, exist_ok=True)
-            if log.exists():
-                earlier = len(list(folder.glob("server-*.log"))) + 1
-                log.rename(folder / f"server-{earlier}.log")
+            earlier = len(list(folder.glob("server-*.log"))) + 1
+            for kept in filter(Path.exists, (log, samples)):
+                kept.rename(folder / f"{kept.stem}-{earlier}{kept.suffix}")
         return log
 
     # --- reading ---

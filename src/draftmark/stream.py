@@ -252,6 +252,8 @@ class Transcript:
         self._counted: int | None = None
         self._text = ""
         self._ids: tuple[int, ...] = ()
+        self._margins: tuple[float, ...] = ()
+        """Those told since the last chunk: half a character comes with its margin and without text."""
         self._frame: tuple[bytes, bytes] | None = None
 
     def read(self, bodies: Iterable[Timed], complete: bool) -> None:
@@ -344,6 +346,7 @@ class Transcript:
 
     def _add(self, time: int, piece: _Piece, total: int | None) -> None:
         carries = bool(piece.text or piece.reasoning or piece.ids)
+        self._margins += piece.margins
         new = self._new_tokens(total, carries)
         tokens = len(piece.ids) or new
         if carries or tokens:
@@ -355,9 +358,10 @@ class Transcript:
                     reasoning=piece.reasoning,
                     tokens=tokens,
                     ids=piece.ids,
-                    margins=piece.margins,
+                    margins=self._margins,
                 )
             )
+            self._margins = ()
 
     def _new_tokens(self, total: int | None, carries: bool) -> int | None:
         """Tokens since the last running total; None where totals are not given as the answer runs.

@@ -26,6 +26,7 @@ from draftmark.estimate import Estimate, Pace, Span, estimate
 from draftmark.hosts import Host
 from draftmark.plan import covered
 from draftmark.schema import CampaignInfo, Cell, CellResult, Diagnosis, Matrix, Service, Work
+from draftmark.schema import Host as HostSpec
 from draftmark.services import end_orphans
 from draftmark.store import ResultTree, Unusable
 
@@ -66,7 +67,8 @@ class Campaign:
     """Cells still to be measured, by service."""
 
     def run(self, plan_text: str) -> Outcome:
-        """Measure what is not stored yet; the tree must be locked."""
+        """Measure what is not stored yet; the tree must be locked. Raises BadInput for hosts of no use."""
+        _check_hosts(self.matrix)
         self._machine = self.host.machine()
         self.tree.create(
             CampaignInfo(
@@ -273,3 +275,19 @@ def _entry(event: events.Event) -> Mapping[str, Any]:
             case _:
                 entry[name] = value
     return entry
+
+
+def _check_hosts(matrix: Matrix) -> None:
+    """Numbers of this machine must not bear another one's name."""
+    for name in dict.fromkeys(service.host for service in matrix.services):
+        host = matrix.plan.hosts.get(name, HostSpec())
+        asked = {
+            "address": host.address,
+            "launcher: systemd": host.launcher != "process",
+            "preempt": host.preempt,
+        }
+        if wanted := [key for key, value in asked.items() if value]:
+            raise BadInput(
+                f"hosts.{name}: {', '.join(wanted)}: servers are started on this machine only, as processes",
+                "run draftmark on that machine, or measure what runs there with 'engine: {kind: attach}'",
+            )

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from draftmark.compare.acceptance import acceptance, positions
 from draftmark.compare.answer import Answer, CheckedCell, LosslessCheck, check_lossless
 from draftmark.compare.crossover import crossovers
-from draftmark.compare.drift import Reading, bearing, drift, reach
+from draftmark.compare.drift import Reading, bearing, drift, drift_reach
 from draftmark.compare.intervals import estimate, inverse, log_error, scaled, together
 from draftmark.compare.lossless import lossless
 from draftmark.compare.model import expected, models
@@ -28,6 +28,7 @@ __all__ = [
     "check_lossless",
     "compare",
     "doubts",
+    "drift_reach",
     "estimate",
     "expected",
     "inverse",
@@ -106,7 +107,7 @@ def _around(services: list[Service], measured: Sides, speedups: list[Speedup]) -
 
 def _speedup(cell: Cell, base: Side, other: Side, drifts: list[Drift]) -> Speedup | str:
     """The speedup, in doubt where the baseline moved."""
-    found = speedup(cell, base, other, reach(drifts))
+    found = speedup(cell, base, other, drift_reach(drifts))
     if isinstance(found, Speedup) and any(drift.moved for drift in drifts):
         return replace(found, flags=tuple(dict.fromkeys((*found.flags, "drift"))))
     return found

@@ -45,7 +45,7 @@ def bearing(cell: Cell, measured_at: str, found: Sequence[Reading]) -> list[Drif
     return own or [reading.drift for reading in later if reading.cell.workload == cell.workload]
 
 
-def reach(drifts: Sequence[Drift]) -> float | None:
+def drift_reach(drifts: Sequence[Drift]) -> float | None:
     """How far from 1 the drift may have been; None where none was measured."""
     ends = [stats.reach(interval(drift.ratio)) or 0.0 for drift in drifts]
     return max(ends) if ends else None

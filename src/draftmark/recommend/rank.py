@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import log, log1p, sqrt
 
 from draftmark import stats
-from draftmark.compare import Side, inverse, ratio, repetition, scaled, together
-from draftmark.schema import CampaignResult, CellResult, Comparison, Estimate, Service, Slo
+from draftmark.compare import Side, drift_reach, inverse, ratio, repetition, scaled, together
+from draftmark.schema import CampaignResult, CellResult, Comparison, Drift, Estimate, Service, Slo
 
 COVERAGE = Fraction(1, 2)
 """Share of a scope's cells on which a service must have been judged to be ranked there."""
@@ -30,6 +30,8 @@ class Candidate:
     missed: Mapping[str, str]
     """Failed, or not within the target, and how."""
     flagged: Mapping[str, tuple[str, ...]]
+    drift: float | None = None
+    """Of a baseline: how far from 1 it may have moved until the end of its phase."""
 
     def share(self, cells: frozenset[str]) -> Fraction:
         """How much of the cells that it was judged on it serves within the target."""
@@ -63,7 +65,13 @@ def candidates(result: CampaignResult, comparison: Comparison) -> tuple[Candidat
     doubts: dict[tuple[str, str], list[str]] = defaultdict(list)
     for place, kind in _doubts(services, comparison):
         doubts[place].append(kind)
-    return tuple(_candidate(service, found, doubts, result) for service in services)
+    drifts: dict[str, list[Drift]] = defaultdict(list)
+    for one in comparison.drift:
+        drifts[one.service].append(one)
+    return tuple(
+        replace(_candidate(service, found, doubts, result), drift=drift_reach(drifts[service.id]))
+        for service in services
+    )
 
 
 def _doubts(services: Sequence[Service], comparison: Comparison) -> Iterator[tuple[tuple[str, str], str]]:
@@ -199,15 +207,16 @@ def _misses(one: Candidate, cells: frozenset[str]) -> str:
 
 
 def noise_of(best: Candidate, field: Sequence[Candidate], cells: frozenset[str]) -> float | None:
-    """How far from 1 the baseline's repetitions reach on the cells together; None where there are none."""
+    """How far from 1 the baseline's repetitions on all cells reach, or its drift; None of neither."""
+    baselines = [one for one in field if one.service.baseline and place(one) == place(best)]
     found = [
         repeat
-        for one in field
-        if one.service.baseline and place(one) == place(best)
+        for one in baselines
         for cell, side in one.within.items()
         if cell in cells and (repeat := repetition(side.result.cell, side))
     ]
-    return stats.reach(together(found))
+    reaches = (stats.reach(together(found)), *(one.drift for one in baselines))
+    return max((reach for reach in reaches if reach is not None), default=None)
 
 
 def place(one: Candidate) -> tuple[str, int]:

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from draftmark.schema import RequestRecord
@@ -12,9 +13,13 @@ from draftmark.workload.contexts import hidden_number
 from draftmark.workload.prompts import Prompt, recall
 
 FENCE = re.compile(r"^```[ \t]*(\w*)[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
-ANSWER_LINE = re.compile(r"^\W*answer\W{0,9}?(-?\d+)\b(?=.)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+ANSWER_LINE = re.compile(r"^[^\w\n]*answer\W{0,9}?(-?\d+)\b(?=.)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
 NUMBER_AFTER_ANSWER = re.compile(r"answer\W{0,9}?(-?\d+)", re.IGNORECASE)
 STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}]')
+MOST_OBJECTS = 1_000
+"""Braces at which one is looked for: each look may read to the end."""
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What Python's parsers raise on any text: the last two on text that nests deeply."""
 SEPARATOR = re.compile(r"(?<=\d)[,' \u00a0\u202f](?=\d{3}(?!\d))")
 
 
@@ -44,9 +49,9 @@ def _sorted(prompt: Prompt, text: str) -> bool:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Every JSON object in a text, inner ones too."""
-    for match in re.finditer(r"\{", text):
-        with suppress(ValueError):
+    """The JSON objects in a text, inner ones too."""
+    for match in islice(re.finditer(r"\{", text), MOST_OBJECTS):
+        with suppress(*UNREADABLE):
             yield json.JSONDecoder().raw_decode(text, match.start())[0]
 
 
@@ -59,7 +64,7 @@ def _first_object(prompt: Prompt, text: str) -> bool | None:
     braced = _braced(text)
     if braced is None:
         return None
-    with suppress(ValueError):
+    with suppress(*UNREADABLE):
         return set(prompt.keys) <= set(json.loads(braced))
     return False
 
@@ -92,7 +97,7 @@ def _blocks(text: str) -> list[str]:
 def _parses(block: str) -> bool:
     try:
         ast.parse(block)
-    except (SyntaxError, ValueError):
+    except UNREADABLE:
         return False
     return True
 
