@@ -14,6 +14,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.structs import replace
+
+from draftmark.cli.results import matrix_of
+from draftmark.schema import Flag
+from draftmark.store import ResultTree
 
 FAKE = Path(__file__).with_name("fake_llama.py")
 PLAN = """
@@ -41,6 +46,7 @@ class World:
     folder: Path
     tokens: int = 12
     extra: str = "server: {threads: 1, ready_timeout_s: 20}"
+    model: str = "model.gguf"
     env: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -51,7 +57,7 @@ class World:
         env = ", ".join(f'{key}: "{value}"' for key, value in self.env.items())
         text = PLAN.format(
             fake=FAKE,
-            model=self.folder / "model.gguf",
+            model=self.folder / self.model,
             env=env,
             tokens=self.tokens,
             extra=self.extra,
@@ -248,6 +254,40 @@ def test_a_host_that_it_cannot_use_is_refused(world: World, key: str) -> None:
     assert ended.code == 2
     assert f"hosts.box: {key.partition(': [')[0].partition(': me')[0]}" in ended.stderr
     assert not (world.folder / "starts").exists()
+
+
+def test_cells_that_were_disturbed_are_measured_again_on_request(world: World) -> None:
+    """What is flagged for the machine's other work is kept, and with --again-flagged measured anew."""
+    assert world.run("--only", "*-none/*").code == 0
+    tree = ResultTree(world.results)
+    service = next(one for one in matrix_of(tree).services if one.baseline)
+    first, *others = (found for cell in service.cells if (found := tree.cell(service, cell)))
+    for found in (first, *others):
+        flags = (Flag(kind="foreign-load", detail="planted"),) if found is first else ()
+        tree.write_cell(replace(found, flags=flags), tree.records(service.id, found.cell.id))
+    before = world.times()
+    kept = world.run("--only", "*-none/*")
+    assert world.times() == before
+    assert "1 cell flagged foreign-load and not ranked" in kept.stderr
+    assert "--again-flagged" in kept.stderr
+    again = world.run("--only", "*-none/*", "--again-flagged")
+    changed = {name for name, at in world.times().items() if before[name] != at}
+    assert changed == {str(world.results / service.id / f"{first.cell.id}.json")}
+    assert "flagged foreign-load" in again.stderr
+
+
+def test_a_folder_of_another_model_is_not_mixed_up(world: World) -> None:
+    """A plan of the same name for another model is refused, and with --fresh sets the results aside."""
+    assert world.run("--only", "*-none/code-*").code == 0
+    started = json.loads((world.results / "campaign.json").read_text())["started_at"]
+    assert world.run("--only", "*-none/code-*").code == 0
+    assert json.loads((world.results / "campaign.json").read_text())["started_at"] == started
+    (world.folder / "other.gguf").touch()
+    world.model = "other.gguf"
+    refused = world.run("--only", "*-none/code-*")
+    assert refused.code == 2
+    assert "holds results of" in refused.stderr
+    assert world.run("--only", "*-none/code-*", "--fresh").code == 0
 
 
 def test_a_server_that_dies_at_once(world: World) -> None:

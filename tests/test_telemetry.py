@@ -1,6 +1,7 @@
 """What the machine did while a block ran."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from draftmark.telemetry import GPU_COLUMNS, CpuWatch, GpuWatch
+from draftmark.telemetry import GPU_COLUMNS, CpuWatch, GpuWatch, listeners
 
 SPIN_S = 0.6
 SPIN = f"import time\nwhile time.process_time() < {SPIN_S}: pass\nprint(flush=True)\n"
@@ -170,3 +171,12 @@ def test_no_gpu(tmp_path: Path) -> None:
     finally:
         os.environ["PATH"] = before
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_of_this_machine_is_known_by_its_port() -> None:
+    """Whoever listens on a local URL's port serves it; other machines and free ports have nobody here."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert listeners(f"http://localhost:{port}/v1") == (os.getpid(),)
+        assert listeners(f"http://elsewhere.invalid:{port}") == ()
+    assert listeners(f"http://localhost:{port}") == ()

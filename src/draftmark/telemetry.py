@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
@@ -9,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -98,6 +100,22 @@ def _used(process: psutil.Process) -> Iterator[tuple[Process, _Used]]:
         who, parent, cpu = identify(process.pid), identify(process.ppid()), process.cpu_times()
         if who:
             yield who, _Used(cpu.user + cpu.system + cpu.children_user + cpu.children_system, parent)
+
+
+def listeners(url: str) -> tuple[int, ...]:
+    """Processes of this machine that serve a URL; empty where it is another one's, or they cannot be seen."""
+    parts = urlsplit(url)
+    if parts.hostname not in ("localhost", "127.0.0.1", "::1", socket.gethostname()):
+        return ()
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        found = psutil.net_connections("tcp")
+    except (psutil.Error, OSError):
+        return ()
+    serving = (
+        one for one in found if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port
+    )
+    return tuple({one.pid for one in serving if one.pid})
 
 
 class GpuWatch:

@@ -51,7 +51,7 @@ def measure_cell(
         server.flush()
         _load(server, cell, Work(requests=work.warmup))
         before = _counters(server)
-        with CpuWatch() as watch:
+        with CpuWatch(server.processes) as watch:
             load, used = in_rounds(
                 parts,
                 lambda part, ended: _load(server, cell, part, lambda more: on_progress(ended + more)),

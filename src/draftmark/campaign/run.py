@@ -21,15 +21,17 @@ from draftmark.campaign.budget import draft_problems
 from draftmark.campaign.measure import Measurement, failed, measure_cell
 from draftmark.campaign.servers import NotServed, Ready, Site, launch, ready, utc_now
 from draftmark.campaign.tokenizers import tokenizer_of
-from draftmark.errors import BadInput, DraftmarkError, nearest
+from draftmark.errors import BadInput, DraftmarkError, ResultError, nearest
 from draftmark.estimate import Estimate, Pace, Span, estimate
 from draftmark.hosts import Host
 from draftmark.plan import covered
-from draftmark.schema import CampaignInfo, Cell, CellResult, Diagnosis, Matrix, Service, Work
+from draftmark.schema import CampaignInfo, Cell, CellResult, Diagnosis, FlagKind, Matrix, Service, Work
 from draftmark.schema import Host as HostSpec
 from draftmark.services import end_orphans
 from draftmark.store import ResultTree, Unusable
 
+PASSING: frozenset[FlagKind] = frozenset({"foreign-load", "client-bound"})
+"""Flags of what the machine did meanwhile: measured again, a cell may be free of them."""
 ATTEMPTS = 2
 """How often a cell is tried when the server dies under it."""
 
@@ -58,6 +60,8 @@ class Campaign:
     """Text of the files that the plan names, by its word."""
     keep_failed: bool = False
     """Leave cells alone that failed in an earlier run."""
+    again_flagged: bool = False
+    """Measure cells again that bear a flag of ``PASSING``."""
     outcome: Outcome = field(default_factory=Outcome)
     _pace: Pace = field(default_factory=Pace)
     _machine: dict[str, Any] = field(default_factory=dict)
@@ -69,14 +73,14 @@ class Campaign:
     def run(self, plan_text: str) -> Outcome:
         """Measure what is not stored yet; the tree must be locked. Raises BadInput for hosts of no use."""
         _check_hosts(self.matrix)
-        self._machine = self.host.machine()
+        self._machine, earlier = self.host.machine(), self._earlier()
         self.tree.create(
             CampaignInfo(
                 draftmark=__version__,
                 plan=self.matrix.plan,
                 plan_text=plan_text,
                 files=covered(self.matrix.plan, self.files),
-                started_at=utc_now(),
+                started_at=earlier.started_at if earlier else utc_now(),
                 machine=self._machine,
             )
         )
@@ -92,12 +96,30 @@ class Campaign:
                 self.outcome.took_s = time.monotonic() - started_s
         return self.outcome
 
+    def _earlier(self) -> CampaignInfo | None:
+        """The campaign that this one goes on with; raises BadInput where the folder holds another one."""
+        try:
+            earlier = self.tree.info()
+        except ResultError:
+            return None  # there is none, or it is damaged and written anew
+        before, now = (f"{one.model.target} on {one.engine.kind}" for one in (earlier.plan, self.matrix.plan))
+        if before != now:
+            raise BadInput(
+                f"{self.tree.root}: holds results of {before}, and the plan asks for {now}",
+                "give another folder with -o or another name in the plan; --fresh sets those results aside",
+            )
+        return earlier
+
     def _needed(self, service: Service, cell: Cell) -> bool:
         found = self.tree.cell(service, cell)
         if isinstance(found, Unusable):
             self._emit(events.CellAgain(service, cell, found.why))
             return True
         if found is None or (found.status != "ok" and not self.keep_failed):
+            return True
+        passing = [flag.kind for flag in found.flags if flag.kind in PASSING]
+        if self.again_flagged and passing:
+            self._emit(events.CellAgain(service, cell, f"flagged {', '.join(passing)}"))
             return True
         if service.repeats and self._goes_on(service.phase):
             self._emit(events.CellAgain(service, cell, "more of its phase is measured now"))
@@ -173,6 +195,8 @@ class Campaign:
         if server.ready_s is not None:
             self._pace = self._pace.started(server.ready_s)
             self._emit(events.ServiceReady(server.service, server.ready_s))
+        for warning in server.warnings:
+            self._emit(events.Note(f"{server.service.id}: {warning.summary}"))
 
     def _not_served(self, service: Service, diagnosis: Diagnosis) -> None:
         """Store every cell that a server which cannot be had leaves unmeasured."""

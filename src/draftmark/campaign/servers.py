@@ -21,7 +21,7 @@ from draftmark.hosts import Host
 from draftmark.memory import predictions
 from draftmark.schema import Diagnosis, Scalar, Service, ServiceResult
 from draftmark.store import ResultTree
-from draftmark.telemetry import GpuWatch
+from draftmark.telemetry import GpuWatch, listeners
 
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 PAGE_S = 30.0
@@ -51,6 +51,10 @@ class Ready:
     adjusted: Mapping[str, Scalar | None]
     """Settings that are not the plan's."""
     ready_s: float | None
+    warnings: tuple[Diagnosis, ...] = ()
+    """What it does otherwise than it was asked to."""
+    processes: tuple[int, ...] = ()
+    """Ids of its leading processes, where they run here and are not ours."""
 
 
 def launch(
@@ -184,6 +188,7 @@ def _ready(stored: ServiceResult, server: services.Server) -> Ready:
         facts=stored.facts,
         adjusted=stored.adjusted,
         ready_s=server.ready_s,
+        warnings=stored.warnings,
     )
 
 
@@ -214,6 +219,7 @@ def _attached(stored: ServiceResult, tree: ResultTree) -> Iterator[Ready]:
         facts=facts,
         adjusted={},
         ready_s=None,
+        processes=listeners(url),
     )
 
 

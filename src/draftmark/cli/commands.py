@@ -13,7 +13,7 @@ from draftmark.campaign.budget import budget, draft_problems, gpu_of
 from draftmark.cli.print import JSON, print_json, print_lines
 from draftmark.cli.progress import Progress
 from draftmark.cli.results import matrix_of, write_report
-from draftmark.cli.show import lossless_text, memory_lines, outcome_text, plan_text
+from draftmark.cli.show import again_text, lossless_text, memory_lines, outcome_text, plan_text
 from draftmark.compare import check_lossless as judged
 from draftmark.compare import compare as held_together
 from draftmark.errors import EXIT_FAILED, BadInput, ResultError, nearest
@@ -96,6 +96,9 @@ def plan(
 @click.option("--dry-run", is_flag=True, help="Show what would be started and measured; start nothing.")
 @click.option("--fresh", is_flag=True, help="Measure everything anew; earlier results are kept, renamed.")
 @click.option("--keep-failed", is_flag=True, help="Do not try again what failed in an earlier run.")
+@click.option(
+    "--again-flagged", is_flag=True, help="Measure again what is flagged foreign-load or client-bound."
+)
 def run(
     plan_file: Path,
     output: Path | None,
@@ -104,6 +107,7 @@ def run(
     dry_run: bool,
     fresh: bool,
     keep_failed: bool,
+    again_flagged: bool,
 ) -> None:
     """Measure a plan, then write the report and print where it is.
 
@@ -123,9 +127,10 @@ def run(
     if fresh and (moved := tree.set_aside()):
         console.print(f"earlier results are in {moved}", soft_wrap=True)
     with tree.locked():
-        outcome = _campaign(matrix, text, files, tree, console, keep_failed)
+        outcome = _campaign(matrix, text, files, tree, console, keep_failed, again_flagged)
         page = write_report(tree, whole)
-    console.print(outcome_text(outcome), soft_wrap=True)
+    for line in (outcome_text(outcome), *again_text(tree.load(whole).cells, str(plan_file))):
+        console.print(line, soft_wrap=True)
     click.echo(page)
     if outcome.failed:
         sys.exit(EXIT_FAILED)
@@ -229,9 +234,10 @@ def _campaign(
     tree: ResultTree,
     console: Console,
     keep_failed: bool = False,
+    again_flagged: bool = False,
 ) -> campaign.Outcome:
     with Progress(console, sum(len(service.cells) for service in matrix.services)) as progress:
-        running = campaign.Campaign(matrix, tree, Local(), progress, files, keep_failed)
+        running = campaign.Campaign(matrix, tree, Local(), progress, files, keep_failed, again_flagged)
         try:
             return running.run(text)
         except KeyboardInterrupt:

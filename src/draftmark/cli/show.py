@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from draftmark.campaign import Outcome
+from draftmark.campaign import PASSING, Outcome
 from draftmark.compare import CheckedCell, LosslessCheck
 from draftmark.estimate import Estimate, Span
 from draftmark.memory import MemoryPlan, memory_text
@@ -92,6 +92,17 @@ def _figures(metrics: Mapping[str, float], concurrency: int) -> Iterator[str]:
         yield f"tau {metrics['tau']:.2f}"
 
 
+def again_text(cells: Iterable[CellResult], plan_file: str) -> Iterator[str]:
+    """A line on cells that may be free of doubt when they are measured again; none where there are none."""
+    passing = [{flag.kind for flag in cell.flags} & PASSING for cell in cells]
+    if doubted := [kinds for kinds in passing if kinds]:
+        kinds = " and ".join(sorted(set().union(*doubted)))
+        yield (
+            f"{_count(len(doubted), 'cell')} flagged {kinds} and not ranked: let nothing else run here, then "
+            f"`draftmark run {plan_file} --again-flagged`"
+        )
+
+
 def status_text(matrix: Matrix, cells: Iterable[CellResult], problems: Mapping[str, str]) -> Iterator[str]:
     """Lines that say what a result tree holds of its plan, and what is missing."""
     by_service: dict[str, list[CellResult]] = defaultdict(list)
@@ -105,10 +116,12 @@ def status_text(matrix: Matrix, cells: Iterable[CellResult], problems: Mapping[s
         results = by_service[service.id]
         good = sum(result.status == "ok" for result in results)
         failed = len(results) - good
+        doubted = sum(bool(result.flags) for result in results)
         again = "  (baseline again)" if service.repeats else ""
         yield (
             f"  {service.id:<{width}}  {good}/{len(service.cells)}"
             + (f"  {failed} failed" if failed else "")
+            + (f"  {doubted} flagged" if doubted else "")
             + again
         )
     yield from (cell_line(r) for results in by_service.values() for r in results if r.status != "ok")
