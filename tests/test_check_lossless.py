@@ -16,10 +16,11 @@ import pytest
 
 import altering_llama
 import tiny_gguf
-from draftmark.compare import Answer, LosslessCheck, compare
-from draftmark.compare import check_lossless as judged
+from draftmark.compare import Answer, LosslessCheck, check_lossless, compare
 from draftmark.errors import BadInput
 from draftmark.plan import expand, lossless_plan, read_plan, with_baselines
+from draftmark.recommend import recommend
+from draftmark.recommend.rank import candidates
 from draftmark.schema import Chunk, PromptsWorkload
 from draftmark.store import ResultTree
 from draftmark.workload.prompts import prompt
@@ -188,7 +189,7 @@ def surest(chunks: Sequence[Chunk]) -> int:
 
 def answer_of(arms: Sequence[Arm], **fields: Any) -> LosslessCheck:
     result = tree([code(**fields), code("code-64", **fields)], arms)
-    return judged(result, compare(result))
+    return check_lossless(result, compare(result))
 
 
 @pytest.mark.parametrize(
@@ -201,8 +202,20 @@ def answer_of(arms: Sequence[Arm], **fields: Any) -> LosslessCheck:
         ([Arm()], ["not checked", "not checked"], 3),
         ([ar(), Arm(flags={"code-256": "no-draft"})], ["identical", "identical"], 0),
         ([ar(), Arm(flags=dict.fromkeys(("code-256", "code-64"), "no-draft"))], ["not checked"] * 2, 3),
+        ([ar(), Arm(flags={"code-256": "no-draft"}, failed=["code-64"])], ["not checked", "failed"], 1),
+        ([ar(), Arm(flags={"code-256": "no-draft"}, absent=["code-64"])], ["not checked"] * 2, 3),
     ],
-    ids=["same", "failed", "baseline failed", "absent", "no baseline", "one idle", "all idle"],
+    ids=[
+        "same",
+        "failed",
+        "baseline failed",
+        "absent",
+        "no baseline",
+        "one idle",
+        "all idle",
+        "idle, else failed",
+        "idle, else absent",
+    ],
 )
 def test_every_cell_gets_an_answer(arms: list[Arm], answers: list[Answer], exit_code: int) -> None:
     """What failed fails the whole, and what could not be put to the test is never an all-clear."""
@@ -212,13 +225,29 @@ def test_every_cell_gets_an_answer(arms: list[Arm], answers: list[Answer], exit_
     assert found.exit_code == exit_code
 
 
+def test_of_two_baselines_in_a_place_the_first_is_compared_with_everywhere() -> None:
+    """Speedups, answers, doubts and the recommendation hold a method against the same one."""
+    arms = [ar(), Arm(name="slow", kind="none", speed=0.5, failed=["code-64"]), Arm(speed=2.0)]
+    result = tree([code(), code("code-64")], arms)
+    comparison = compare(result)
+    assert comparison.baseline == "ar"
+    assert [one.answer for one in check_lossless(result, comparison).cells] == ["identical"] * 2
+    over = recommend(result, comparison).overall.over_baseline
+    assert over is not None
+    assert 1.9 < over.value < 2.1
+    moved = tree([code(), code("code-64")], [*arms, ar(0.7, repeats="ar-tp1")])
+    doubted = {one.service.id for one in candidates(moved, compare(moved)) if one.flagged}
+    assert doubted == {"ar-tp1", "fast-tp1"}
+
+
 def test_what_has_no_greedy_output_is_left_out_and_named() -> None:
     """Sampling and simulated acceptance change the output by design; without others nothing is checked."""
     sampled = answer_of([ar(), Arm()], temperature=0.7)
     assert (sampled.cells, sampled.answer, sampled.exit_code) == ((), "not checked", 3)
     assert "temperature 0.7" in sampled.notes[0]
-    simulated = answer_of([ar(), Arm(flags=dict.fromkeys(("code-256", "code-64"), "synthetic"))])
-    assert (simulated.cells, len(simulated.notes)) == ((), 1)
+    for failed in (), ("code-64",), ("code-256", "code-64"):
+        simulated = answer_of([ar(), Arm(params={"synthetic_length": 2.0}, failed=failed)])
+        assert (simulated.cells, simulated.answer, len(simulated.notes)) == ((), "not checked", 1)
 
 
 # --- what is derived ---------------------------------------------------------------------------------
