@@ -17,6 +17,7 @@ import pytest
 import altering_llama
 import tiny_gguf
 from draftmark.compare import Answer, LosslessCheck, check_lossless, compare
+from draftmark.engines import ENGINES, Launch
 from draftmark.errors import BadInput
 from draftmark.plan import expand, lossless_plan, read_plan, with_baselines
 from draftmark.recommend import recommend
@@ -44,6 +45,7 @@ workloads:
   - {{kind: context, lengths: [3k]}}
 select:
   - {{drop: {{method: simple}}, why: not of interest}}
+drift: true
 """
 CASES = ["llamacpp-tp1-mod/code-12", "llamacpp-tp1-mod/json-12"]
 
@@ -63,9 +65,9 @@ class Ended:
         return {name: answer for answer, name in rows}
 
 
-def started(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+def started(folder: Path, *arguments: str, command: str = "check-lossless") -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "draftmark", "check-lossless", *arguments],
+        [sys.executable, "-m", "draftmark", command, *arguments],
         cwd=folder,
         env={**os.environ, "DRAFTMARK_STATE_DIR": str(folder / "state")},
         stdout=subprocess.PIPE,
@@ -74,8 +76,8 @@ def started(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-def checked(folder: Path, *arguments: str) -> Ended:
-    process = started(folder, *arguments)
+def checked(folder: Path, *arguments: str, command: str = "check-lossless") -> Ended:
+    process = started(folder, *arguments, command=command)
     stdout, stderr = process.communicate(timeout=300)
     return Ended(process.returncode, stdout, stderr)
 
@@ -112,6 +114,23 @@ def test_an_interrupted_check_goes_on_and_finds_no_difference(tmp_path: Path) ->
     assert kept.items() <= {path: path.stat().st_mtime_ns for path in results.glob("*/*-12.json")}.items()
     starts = (tmp_path / "starts").read_text()
     assert checked(tmp_path, str(results)).stdout == second.stdout
+    assert (tmp_path / "starts").read_text() == starts
+
+
+def test_the_tree_describes_what_was_measured(tmp_path: Path) -> None:
+    """None of its cells is missing, and its report's plan is its own: run, it finds everything measured."""
+    write_fake(tmp_path)
+    assert checked(tmp_path, "plan.yaml").code == 0
+    results = tmp_path / "results" / "small-lossless"
+    assert "4 of 4 cells measured" in checked(tmp_path, str(results), command="status").stdout
+    page = checked(tmp_path, str(results), command="report").stdout.strip()
+    shown = (Path(page).parent / "report.md").read_text().split("## Reproduce")[1]
+    listing = re.search(r"```\w*\n(.*?)```", shown, re.DOTALL)
+    assert listing is not None
+    (tmp_path / "small-lossless.yaml").write_text(listing[1])
+    starts = (tmp_path / "starts").read_text()
+    again = checked(tmp_path, "small-lossless.yaml", command="run")
+    assert again.code == 0, again.stderr
     assert (tmp_path / "starts").read_text() == starts
 
 
@@ -273,6 +292,21 @@ slo: {tpot_ms: 10}
 """
 
 
+COMMANDS = """
+name: p
+engine: {{kind: {kind}}}
+model: {{target: m.gguf}}
+server: {server}
+methods:
+  - {{name: none, kind: none}}
+  - {{name: ngram, kind: {method}}}
+workloads:
+  - {{kind: context, lengths: [9k], concurrency: 3}}
+  - {{kind: prompts}}
+"""
+METHODS = {"llamacpp": "ngram-mod", "vllm": "ngram, num_speculative_tokens: 3", "sglang": "ngram"}
+
+
 def workload(**asked: Any) -> PromptsWorkload:
     (found,) = lossless_plan(read_plan(PLAN, "p.yaml"), **asked).workloads
     assert isinstance(found, PromptsWorkload)
@@ -280,14 +314,44 @@ def workload(**asked: Any) -> PromptsWorkload:
 
 
 def test_the_smaller_plan_starts_the_same_servers() -> None:
-    """Each one that the plan gives any cell, with as many slots; `draft` only where it has a session."""
+    """Each one that the plan gives any cell, of the same hash; `draft` only where it has a session."""
     plan = read_plan(PLAN, "p.yaml")
     matrix = expand(lossless_plan(plan))
-    assert [one.id for one in matrix.services] == [one.id for one in expand(plan).services]
+    assert [(one.id, one.hash) for one in matrix.services] == [
+        (one.id, one.hash) for one in expand(plan).services
+    ]
     assert "vllm-tp1-draft" in [one.id for one in matrix.services]
     assert {one.max_running_requests for one in matrix.services} == {16}
     assert {cell.id for one in matrix.services for cell in one.cells} == {"json-256", "code-256"}
     assert matrix.plan.name == "p-lossless"
+
+
+@pytest.mark.parametrize("kind", ["llamacpp", "vllm", "sglang"])
+@pytest.mark.parametrize("server", ["{}", "{context_length: 16k}"])
+def test_a_server_s_command_is_the_plan_s(kind: str, server: str) -> None:
+    """To the word, whether the context is given, or left to the longest request or to the model."""
+    text = COMMANDS.format(kind=kind, server=server, method=METHODS[kind])
+    plan = read_plan(text, "p.yaml")
+    small = lossless_plan(plan)
+    launch = Launch(port=1, served_name="m", model="m.gguf", draft=None, program=("server",), cores=2)
+    ours, theirs = (
+        [ENGINES[kind].command(service, launch).argv for service in expand(one).services]
+        for one in (small, plan)
+    )
+    assert ours == theirs
+
+
+def test_longer_answers_than_the_plan_s_get_the_room_they_need() -> None:
+    """What is asked for beyond the plan's longest request makes the servers' context longer."""
+    longer = expand(lossless_plan(read_plan(PLAN, "p.yaml"), max_tokens=15_000))
+    assert min(one.context_needed for one in longer.services) >= 15_000 + 1024
+
+
+def test_a_baseline_without_a_method_is_left_out() -> None:
+    """Where `select` leaves a place the baseline alone there is nothing to compare."""
+    alone = read_plan(PLAN.replace("select:", "select:\n  - {drop: {method: [ngram-5], tp: 2}}"), "p.yaml")
+    assert {one.phase for one in expand(alone).services} == {"tp1", "tp2"}
+    assert {one.phase for one in expand(lossless_plan(alone)).services} == {"tp1"}
 
 
 def test_its_one_workload_is_the_plan_s_own_or_what_is_asked() -> None:
