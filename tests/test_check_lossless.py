@@ -16,10 +16,12 @@ import pytest
 
 import altering_llama
 import tiny_gguf
-from draftmark.compare import Answer, LosslessCheck, compare
-from draftmark.compare import check_lossless as judged
+from draftmark.compare import Answer, LosslessCheck, check_lossless, compare
+from draftmark.engines import ENGINES, Launch
 from draftmark.errors import BadInput
 from draftmark.plan import expand, lossless_plan, read_plan, with_baselines
+from draftmark.recommend import recommend
+from draftmark.recommend.rank import candidates
 from draftmark.schema import Chunk, PromptsWorkload
 from draftmark.store import ResultTree
 from draftmark.workload.prompts import prompt
@@ -43,6 +45,7 @@ workloads:
   - {{kind: context, lengths: [3k]}}
 select:
   - {{drop: {{method: simple}}, why: not of interest}}
+drift: true
 """
 CASES = ["llamacpp-tp1-mod/code-12", "llamacpp-tp1-mod/json-12"]
 
@@ -62,9 +65,9 @@ class Ended:
         return {name: answer for answer, name in rows}
 
 
-def started(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+def started(folder: Path, *arguments: str, command: str = "check-lossless") -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "draftmark", "check-lossless", *arguments],
+        [sys.executable, "-m", "draftmark", command, *arguments],
         cwd=folder,
         env={**os.environ, "DRAFTMARK_STATE_DIR": str(folder / "state")},
         stdout=subprocess.PIPE,
@@ -73,8 +76,8 @@ def started(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-def checked(folder: Path, *arguments: str) -> Ended:
-    process = started(folder, *arguments)
+def checked(folder: Path, *arguments: str, command: str = "check-lossless") -> Ended:
+    process = started(folder, *arguments, command=command)
     stdout, stderr = process.communicate(timeout=300)
     return Ended(process.returncode, stdout, stderr)
 
@@ -111,6 +114,23 @@ def test_an_interrupted_check_goes_on_and_finds_no_difference(tmp_path: Path) ->
     assert kept.items() <= {path: path.stat().st_mtime_ns for path in results.glob("*/*-12.json")}.items()
     starts = (tmp_path / "starts").read_text()
     assert checked(tmp_path, str(results)).stdout == second.stdout
+    assert (tmp_path / "starts").read_text() == starts
+
+
+def test_the_tree_describes_what_was_measured(tmp_path: Path) -> None:
+    """None of its cells is missing, and its report's plan is its own: run, it finds everything measured."""
+    write_fake(tmp_path)
+    assert checked(tmp_path, "plan.yaml").code == 0
+    results = tmp_path / "results" / "small-lossless"
+    assert "4 of 4 cells measured" in checked(tmp_path, str(results), command="status").stdout
+    page = checked(tmp_path, str(results), command="report").stdout.strip()
+    shown = (Path(page).parent / "report.md").read_text().split("## Reproduce")[1]
+    listing = re.search(r"```\w*\n(.*?)```", shown, re.DOTALL)
+    assert listing is not None
+    (tmp_path / "small-lossless.yaml").write_text(listing[1])
+    starts = (tmp_path / "starts").read_text()
+    again = checked(tmp_path, "small-lossless.yaml", command="run")
+    assert again.code == 0, again.stderr
     assert (tmp_path / "starts").read_text() == starts
 
 
@@ -188,7 +208,7 @@ def surest(chunks: Sequence[Chunk]) -> int:
 
 def answer_of(arms: Sequence[Arm], **fields: Any) -> LosslessCheck:
     result = tree([code(**fields), code("code-64", **fields)], arms)
-    return judged(result, compare(result))
+    return check_lossless(result, compare(result))
 
 
 @pytest.mark.parametrize(
@@ -201,8 +221,20 @@ def answer_of(arms: Sequence[Arm], **fields: Any) -> LosslessCheck:
         ([Arm()], ["not checked", "not checked"], 3),
         ([ar(), Arm(flags={"code-256": "no-draft"})], ["identical", "identical"], 0),
         ([ar(), Arm(flags=dict.fromkeys(("code-256", "code-64"), "no-draft"))], ["not checked"] * 2, 3),
+        ([ar(), Arm(flags={"code-256": "no-draft"}, failed=["code-64"])], ["not checked", "failed"], 1),
+        ([ar(), Arm(flags={"code-256": "no-draft"}, absent=["code-64"])], ["not checked"] * 2, 3),
     ],
-    ids=["same", "failed", "baseline failed", "absent", "no baseline", "one idle", "all idle"],
+    ids=[
+        "same",
+        "failed",
+        "baseline failed",
+        "absent",
+        "no baseline",
+        "one idle",
+        "all idle",
+        "idle, else failed",
+        "idle, else absent",
+    ],
 )
 def test_every_cell_gets_an_answer(arms: list[Arm], answers: list[Answer], exit_code: int) -> None:
     """What failed fails the whole, and what could not be put to the test is never an all-clear."""
@@ -212,13 +244,29 @@ def test_every_cell_gets_an_answer(arms: list[Arm], answers: list[Answer], exit_
     assert found.exit_code == exit_code
 
 
+def test_of_two_baselines_in_a_place_the_first_is_compared_with_everywhere() -> None:
+    """Speedups, answers, doubts and the recommendation hold a method against the same one."""
+    arms = [ar(), Arm(name="slow", kind="none", speed=0.5, failed=["code-64"]), Arm(speed=2.0)]
+    result = tree([code(), code("code-64")], arms)
+    comparison = compare(result)
+    assert comparison.baseline == "ar"
+    assert [one.answer for one in check_lossless(result, comparison).cells] == ["identical"] * 2
+    over = recommend(result, comparison).overall.over_baseline
+    assert over is not None
+    assert 1.9 < over.value < 2.1
+    moved = tree([code(), code("code-64")], [*arms, ar(0.7, repeats="ar-tp1")])
+    doubted = {one.service.id for one in candidates(moved, compare(moved)) if one.flagged}
+    assert doubted == {"ar-tp1", "fast-tp1"}
+
+
 def test_what_has_no_greedy_output_is_left_out_and_named() -> None:
     """Sampling and simulated acceptance change the output by design; without others nothing is checked."""
     sampled = answer_of([ar(), Arm()], temperature=0.7)
     assert (sampled.cells, sampled.answer, sampled.exit_code) == ((), "not checked", 3)
     assert "temperature 0.7" in sampled.notes[0]
-    simulated = answer_of([ar(), Arm(flags=dict.fromkeys(("code-256", "code-64"), "synthetic"))])
-    assert (simulated.cells, len(simulated.notes)) == ((), 1)
+    for failed in (), ("code-64",), ("code-256", "code-64"):
+        simulated = answer_of([ar(), Arm(params={"synthetic_length": 2.0}, failed=failed)])
+        assert (simulated.cells, simulated.answer, len(simulated.notes)) == ((), "not checked", 1)
 
 
 # --- what is derived ---------------------------------------------------------------------------------
@@ -244,6 +292,21 @@ slo: {tpot_ms: 10}
 """
 
 
+COMMANDS = """
+name: p
+engine: {{kind: {kind}}}
+model: {{target: m.gguf}}
+server: {server}
+methods:
+  - {{name: none, kind: none}}
+  - {{name: ngram, kind: {method}}}
+workloads:
+  - {{kind: context, lengths: [9k], concurrency: 3}}
+  - {{kind: prompts}}
+"""
+METHODS = {"llamacpp": "ngram-mod", "vllm": "ngram, num_speculative_tokens: 3", "sglang": "ngram"}
+
+
 def workload(**asked: Any) -> PromptsWorkload:
     (found,) = lossless_plan(read_plan(PLAN, "p.yaml"), **asked).workloads
     assert isinstance(found, PromptsWorkload)
@@ -251,14 +314,44 @@ def workload(**asked: Any) -> PromptsWorkload:
 
 
 def test_the_smaller_plan_starts_the_same_servers() -> None:
-    """Each one that the plan gives any cell, with as many slots; `draft` only where it has a session."""
+    """Each one that the plan gives any cell, of the same hash; `draft` only where it has a session."""
     plan = read_plan(PLAN, "p.yaml")
     matrix = expand(lossless_plan(plan))
-    assert [one.id for one in matrix.services] == [one.id for one in expand(plan).services]
+    assert [(one.id, one.hash) for one in matrix.services] == [
+        (one.id, one.hash) for one in expand(plan).services
+    ]
     assert "vllm-tp1-draft" in [one.id for one in matrix.services]
     assert {one.max_running_requests for one in matrix.services} == {16}
     assert {cell.id for one in matrix.services for cell in one.cells} == {"json-256", "code-256"}
     assert matrix.plan.name == "p-lossless"
+
+
+@pytest.mark.parametrize("kind", ["llamacpp", "vllm", "sglang"])
+@pytest.mark.parametrize("server", ["{}", "{context_length: 16k}"])
+def test_a_server_s_command_is_the_plan_s(kind: str, server: str) -> None:
+    """To the word, whether the context is given, or left to the longest request or to the model."""
+    text = COMMANDS.format(kind=kind, server=server, method=METHODS[kind])
+    plan = read_plan(text, "p.yaml")
+    small = lossless_plan(plan)
+    launch = Launch(port=1, served_name="m", model="m.gguf", draft=None, program=("server",), cores=2)
+    ours, theirs = (
+        [ENGINES[kind].command(service, launch).argv for service in expand(one).services]
+        for one in (small, plan)
+    )
+    assert ours == theirs
+
+
+def test_longer_answers_than_the_plan_s_get_the_room_they_need() -> None:
+    """What is asked for beyond the plan's longest request makes the servers' context longer."""
+    longer = expand(lossless_plan(read_plan(PLAN, "p.yaml"), max_tokens=15_000))
+    assert min(one.context_needed for one in longer.services) >= 15_000 + 1024
+
+
+def test_a_baseline_without_a_method_is_left_out() -> None:
+    """Where `select` leaves a place the baseline alone there is nothing to compare."""
+    alone = read_plan(PLAN.replace("select:", "select:\n  - {drop: {method: [ngram-5], tp: 2}}"), "p.yaml")
+    assert {one.phase for one in expand(alone).services} == {"tp1", "tp2"}
+    assert {one.phase for one in expand(lossless_plan(alone)).services} == {"tp1"}
 
 
 def test_its_one_workload_is_the_plan_s_own_or_what_is_asked() -> None:

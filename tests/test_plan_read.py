@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftmark.errors import EXIT_BAD_INPUT, PlanError
-from draftmark.plan import check_paths, read_plan
-from draftmark.plan.document import parse
+from draftmark.plan import check_paths, lossless_plan, read_plan, write_plan
+from draftmark.plan.document import dump, parse
 
 QUICKSTART = Path("plans/quickstart.yaml").read_text()
 QWEN = Path("plans/qwen36-rtx6000.yaml").read_text()
@@ -372,6 +372,11 @@ def test_a_wrong_place_is_named(old: str, new: str, message: str, hint: str) -> 
             "server.memory_fraction.tp2: unknown key",
             "did you mean 'tp1'?",
         ),
+        (
+            "server: {context_length: 32k, context_needed: 16k}",
+            "server.context_needed: 'context_length' already says how long a request may be",
+            "remove one of them",
+        ),
         ("server: {memory_fraction: {}}", "server.memory_fraction: nothing is given for tp1", "'default:'"),
         ("server: {context_length: 3k}", "3000 tokens are too few for 'ctx-3k-256' on sglang-tp1-ar", "3256"),
         ("server: {args: {a: [1]}}", "server.args.a: expected", ""),
@@ -558,3 +563,29 @@ def test_every_key_and_item_has_a_line(data: object) -> None:
             paths(item, (*at, key))
 
     paths(document.data, ())
+
+
+# --- writing -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [PLAN, QUICKSTART, QWEN], ids=["small", "quickstart", "qwen36"])
+def test_a_plan_that_is_written_reads_as_it_was(text: str) -> None:
+    """To the field, and so does one that was derived; what is as by default is not written."""
+    plan = read_plan(text, "plan.yaml")
+    for one in plan, lossless_plan(plan):
+        written = write_plan(one)
+        assert read_plan(written, "written.yaml") == one
+        assert "version" not in parse(written, "written.yaml").data["engine"]
+
+
+looks = st.sampled_from(["on", "1e5", "0x10", "null", "<<", "=", "2026-01-01", "1_000", "~", "!x"])
+words = st.text() | looks
+numbers = st.integers(-(2**62), 2**62) | st.floats(allow_nan=False, allow_infinity=False)
+scalars = words | numbers | st.booleans() | st.none()
+
+
+@given(st.dictionaries(words, scalars | st.lists(scalars)))
+@settings(max_examples=200, deadline=None)
+def test_every_value_that_is_written_reads_as_it_was(data: dict[str, object]) -> None:
+    """Text stays text, whatever it looks like, and a number a number."""
+    assert parse(dump(data), "written.yaml").data == data

@@ -8,9 +8,9 @@ from typing import NoReturn
 import click
 
 from draftmark import __version__
-from draftmark.cli.commands import check_lossless, init, plan, run
+from draftmark.cli.commands import check_outputs, init, plan, run
 from draftmark.cli.explain import diagnose, memory
-from draftmark.cli.results import compare, recommend, report, status
+from draftmark.cli.results import compare_trees, recommend, report, status
 from draftmark.errors import EXIT_INTERRUPTED, DraftmarkError
 
 
@@ -34,7 +34,7 @@ def cli() -> None:
     """
 
 
-for command in (init, plan, run, status, report, recommend, compare, check_lossless, memory, diagnose):
+for command in (init, plan, run, status, report, recommend, compare_trees, check_outputs, memory, diagnose):
     cli.add_command(command)
 
 

@@ -14,8 +14,7 @@ from draftmark.cli.print import JSON, print_json, print_lines
 from draftmark.cli.progress import Progress
 from draftmark.cli.results import matrix_of, write_report
 from draftmark.cli.show import again_text, lossless_text, memory_lines, outcome_text, plan_text
-from draftmark.compare import check_lossless as judged
-from draftmark.compare import compare as held_together
+from draftmark.compare import check_lossless, compare
 from draftmark.errors import EXIT_FAILED, BadInput, ResultError, nearest
 from draftmark.estimate import Pace, estimate, learned
 from draftmark.hosts import Local
@@ -30,6 +29,7 @@ from draftmark.plan import (
     read_plan,
     starter,
     with_baselines,
+    write_plan,
 )
 from draftmark.schema import PROMPT_KINDS, Matrix, Plan, PromptKind
 from draftmark.store import ResultTree
@@ -167,7 +167,7 @@ def _kinds(_: click.Context, __: click.Parameter, text: str | None) -> tuple[Pro
 )
 @click.option("--prompts", type=click.IntRange(1), help="Different prompts of each kind [2].")
 @JSON
-def check_lossless(
+def check_outputs(
     source: Path, output: Path | None, phase: str | None, only: str | None, as_json: bool, **given: Any
 ) -> None:
     """Check that speculation leaves the greedy output as it is, and show where it does not.
@@ -195,12 +195,13 @@ def check_lossless(
         tree = ResultTree(source)
         matrix = _pairs(matrix_of(tree), phase, only)
     else:
-        plan, text = _read(source)
+        plan, _ = _read(source)
         small = lossless_plan(plan, **asked)
         tree = ResultTree(output or Path("results") / small.name)
+        text = f"# Derived from the plan {plan.name} by draftmark check-lossless.\n{write_plan(small)}"
         matrix = _checked(small, text, tree, phase, only)
     result = tree.load(matrix, records=True)
-    found = judged(result, held_together(result))
+    found = check_lossless(result, compare(result))
     if as_json:
         print_json(found)
     else:
@@ -214,7 +215,7 @@ def _pairs(whole: Matrix, phase: str | None, only: str | None) -> Matrix:
 
 
 def _checked(small: Plan, text: str, tree: ResultTree, phase: str | None, only: str | None) -> Matrix:
-    """Measure what is asked for of a derived plan; gives that part of its matrix."""
+    """Measure what is asked for of a derived plan, kept as ``text``; gives that part of its matrix."""
     files = _texts(small)
     whole = _expanded(small, files)
     matrix = _pairs(whole, phase, only)
@@ -222,7 +223,7 @@ def _checked(small: Plan, text: str, tree: ResultTree, phase: str | None, only: 
     for note in dict.fromkeys(f"! {drop.service}: {drop.why}" for drop in whole.dropped):
         console.print(note, soft_wrap=True)
     with tree.locked():
-        outcome = _campaign(matrix, f"# draftmark check-lossless, from:\n{text}", files, tree, console)
+        outcome = _campaign(matrix, text, files, tree, console)
     console.print(outcome_text(outcome), soft_wrap=True)
     return matrix
 

@@ -10,7 +10,7 @@ from draftmark import report as reports
 from draftmark import versus as changes
 from draftmark.cli.print import JSON, print_json, print_lines
 from draftmark.cli.show import status_text
-from draftmark.compare import compare as held_together
+from draftmark.compare import compare
 from draftmark.errors import BadInput
 from draftmark.imports import read_benchmark
 from draftmark.plan import expand
@@ -67,21 +67,21 @@ def report(folder: Path, pdf: bool, parquet: bool) -> None:
 def recommend(folder: Path, as_json: bool) -> None:
     """Say which configuration to deploy, how sure that is, and what would decide it where it is not."""
     result = _stored(folder)
-    found = advice.recommend(result, held_together(result))
+    found = advice.recommend(result, compare(result))
     if as_json:
         print_json(found)
         return
     print_lines(advice.lines(found))
 
 
-@click.command()
+@click.command("compare")
 @click.argument("before", metavar="A", type=click.Path(path_type=Path))
 @click.argument("after", metavar="B", type=click.Path(path_type=Path))
 @click.option("--tolerance", type=click.FloatRange(0, 1), default=0.03, help="Loss that is none [0.03].")
 @click.option("--allow", multiple=True, metavar="KEY", help="A key that may differ, e.g. engine.version.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a pull request.")
 @JSON
-def compare(
+def compare_trees(
     before: Path, after: Path, tolerance: float, allow: tuple[str, ...], markdown: bool, as_json: bool
 ) -> None:
     """Hold two result trees together, before and after a change: PASS, REGRESSION or INCONCLUSIVE.
@@ -108,7 +108,7 @@ def matrix_of(tree: ResultTree) -> Matrix:
 def write_report(tree: ResultTree, matrix: Matrix, *, parquet: bool = False) -> Path:
     """Write every form of the report that needs no other program; gives the page's place."""
     result = tree.load(matrix, records=True)
-    comparison = held_together(result)
+    comparison = compare(result)
     if parquet:
         tree.write_report("cells.parquet", reports.cells_parquet(result, comparison))
         tree.write_report("requests.parquet", reports.requests_parquet(result))

@@ -52,13 +52,13 @@ def compare(result: CampaignResult) -> Comparison:
     """
     measured = sides(result)
     services = [service for service in result.matrix.services if service.repeats is None]
-    baselines = {(s.host, s.tp): s for s in reversed(services) if s.baseline}
+    baselines = result.matrix.baselines
     drifts = {base.id: _drifts(result, base, measured) for base in baselines.values()}
     speedups: list[Speedup] = []
     losses: list[Lossless] = []
     notes: list[str] = []
     for service in services:
-        baseline = baselines.get((service.host, service.tp))
+        baseline = baselines.get(service.place)
         if service.baseline:
             continue
         if baseline is None:

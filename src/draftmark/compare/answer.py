@@ -1,8 +1,9 @@
 """One answer to whether speculation changed the greedy output, from the verdicts on all of its cells."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
+from draftmark.plan import simulated
 from draftmark.schema import (
     CampaignResult,
     Cell,
@@ -79,20 +80,21 @@ class _Judge:
         self.services = [one for one in result.matrix.services if one.repeats is None]
         self.results = {(one.service, one.cell.id): one for one in result.cells}
         self.found = {(one.service, one.cell): one for one in comparison.lossless}
-        self.baselines = {(one.host, one.tp): one for one in reversed(self.services) if one.baseline}
+        self.baselines = result.matrix.baselines
         self.notes: list[str] = []
 
     def cells(self) -> Iterator[CheckedCell]:
         for service in self.services:
             if not service.baseline:
-                idle = self.flagged(service, "no-draft") == {one.id for one in service.cells}
-                yield from self.of(service, self.flagged(service, "synthetic"), idle)
+                yield from self.of(service)
 
-    def of(self, service: Service, simulated: Collection[str], idle: bool) -> Iterator[CheckedCell]:
+    def of(self, service: Service) -> Iterator[CheckedCell]:
+        if simulated(service.method):
+            self.notes.append(f"{service.id}: left out, its acceptance is simulated")
+            return
+        idle = self.idle(service)
         for cell in service.cells:
-            if cell.id in simulated:
-                self.notes.append(f"{service.id}: left out, its acceptance is simulated")
-            elif cell.temperature:
+            if cell.temperature:
                 self.notes.append(f"{cell.id}: left out, it samples (temperature {cell.temperature:g})")
             else:
                 yield self.cell(service, cell, idle)
@@ -114,7 +116,7 @@ class _Judge:
 
     def missing(self, service: Service, cell: Cell) -> tuple[Answer, str]:
         """Why a cell could not be compared: the first side that has no result, and what came of it."""
-        base = self.baselines.get((service.host, service.tp))
+        base = self.baselines.get(service.place)
         if base is None:
             return "not checked", f"no baseline runs on {service.host} with TP {service.tp}"
         results = {one.id: self.results.get((one.id, cell.id)) for one in (base, service)}
@@ -124,16 +126,20 @@ class _Judge:
         lacking = [name for name, result in results.items() if result is None]
         return "not checked", f"{' and '.join(lacking)}: not measured"
 
-    def flagged(self, service: Service, kind: str) -> set[str]:
-        """Cells of a service that have a flag."""
+    def idle(self, service: Service) -> bool:
+        """It drafted nothing on any cell that was measured."""
         results = (self.results.get((service.id, cell.id)) for cell in service.cells)
-        return {one.cell.id for one in results if one and kind in {flag.kind for flag in one.flags}}
+        measured = (one for one in results if one and one.status == "ok")
+        return all("no-draft" in {flag.kind for flag in one.flags} for one in measured)
 
 
 def _answer(found: Lossless, idle: bool) -> tuple[Answer, str]:
     """The verdict, and why there is none; a server that never drafted was not put to the test."""
     if idle and found.verdict == "identical":
-        return "not checked", "nothing was drafted, here or on any other cell: there was nothing to change"
+        return (
+            "not checked",
+            "nothing was drafted on any cell measured: there was nothing to change",
+        )
     if found.verdict != "not checked":
         return found.verdict, ""
     unknown = sum(parting.margin is None for parting in found.partings)

@@ -150,6 +150,12 @@ def _memory_fraction(document: Document, plan: Plan) -> None:
             raise document.error(at, f"nothing is given for {degree}", f"add '{degree}:' or 'default:'")
 
 
+def _context(document: Document, plan: Plan) -> None:
+    if plan.server.context_length is not None and plan.server.context_needed is not None:
+        message = "'context_length' already says how long a request may be"
+        raise document.error(("server", "context_needed"), message, "remove one of them")
+
+
 def _workloads(document: Document, plan: Plan) -> None:
     for index, workload in enumerate(plan.workloads):
         at: Path = ("workloads", index)
@@ -302,6 +308,7 @@ CHECKS: tuple[Callable[[Document, Plan], None], ...] = (
     _drift,
     _repeated,
     _memory_fraction,
+    _context,
     _workloads,
     _cell_ids,
     _precision,

@@ -1,4 +1,4 @@
-"""YAML text → plain data that remembers the line of every key.
+"""YAML text → plain data that remembers the line of every key, and plain data → YAML text.
 
 Plain words mean what YAML 1.2 and editors take them for: ``on``, ``off``, ``yes`` and ``no`` are text, so an
 engine's ``flash-attn: on`` reaches it as written. Anchors and merge keys work; duplicate keys are errors.
@@ -38,6 +38,12 @@ for _kind, _pattern, _first in (
     ("merge", r"<<", ["<"]),
 ):
     _Loader.add_implicit_resolver(_TAG + _kind, re.compile(rf"(?:{_pattern})\Z"), _first)
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML that quotes text which the loader would take for something else."""
+
+    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
 def _finite(text: str) -> float:
@@ -117,6 +123,12 @@ def parse(text: str, source: str) -> Document:
         raise PlanError(f"{source}:{line}: not valid YAML: a character that may not stand here") from None
     except RecursionError:
         raise PlanError(f"{source}:1: nested too deeply, or an alias that contains itself") from None
+
+
+def dump(data: Mapping[str, Any]) -> str:
+    """YAML that :func:`parse` reads as ``data``."""
+    lines: str = yaml.dump(data, Dumper=_Dumper, default_flow_style=None, sort_keys=False, width=110)
+    return lines
 
 
 class _Reading:

@@ -125,6 +125,7 @@ def arms(plan: Plan) -> Iterator[tuple[str, int, Method]]:
 def _service(plan: Plan, host: str, tp: int, method: Method, cells: tuple[Cell, ...]) -> Service:
     prefix = f"{host}-" if len(plan.hosts) > 1 else ""
     server, kind = plan.server, plan.engine.kind
+    longest = max(*map(cell_tokens, cells), tokens(server.context_needed or 0))
     service = Service(
         id=f"{prefix}{kind}-tp{tp}-{method.name}",
         phase=f"{prefix}tp{tp}",
@@ -134,7 +135,7 @@ def _service(plan: Plan, host: str, tp: int, method: Method, cells: tuple[Cell, 
         model=plan.model,
         method=method,
         context_length=None if server.context_length is None else tokens(server.context_length),
-        context_needed=-(-max(map(cell_tokens, cells)) // CONTEXT_STEP) * CONTEXT_STEP,
+        context_needed=-(-longest // CONTEXT_STEP) * CONTEXT_STEP,
         memory_fraction=memory_fraction(plan, tp),
         max_running_requests=server.max_running_requests or streams(cells),
         threads=server.threads,

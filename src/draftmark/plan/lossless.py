@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from draftmark.errors import BadInput
 from draftmark.plan.expand import arms, expand
-from draftmark.plan.grid import SHORT_PROMPT_TOKENS, cells_of, streams, tokens
+from draftmark.plan.grid import SHORT_PROMPT_TOKENS, tokens
 from draftmark.schema import (
     PROMPT_KINDS,
     Api,
@@ -15,10 +15,13 @@ from draftmark.schema import (
     Match,
     Matrix,
     Method,
+    Place,
     Plan,
     PromptKind,
     PromptsWorkload,
     Rule,
+    ServerSpec,
+    Service,
 )
 
 MAX_TOKENS = 128
@@ -32,8 +35,8 @@ def lossless_plan(
 ) -> Plan:
     """A plan of one workload, ``prompts`` of each kind at temperature 0, for every server of ``plan``.
 
-    Servers have as many slots as the plan gives them, since another batch shape rounds differently; the
-    requests come one at a time.
+    Servers have the slots and the context that the plan gives them, since another batch shape or another
+    kernel's split rounds differently; the requests come one at a time.
 
     Args:
         kinds: the plan's own when not given, all five where it has none.
@@ -49,14 +52,15 @@ def lossless_plan(
     _check_fits(plan, limit)
     api: Api = own[0].api if own else "chat"
     asked = tuple(kinds) or tuple(dict.fromkeys(kind for one in own for kind in one.prompts)) or PROMPT_KINDS
-    slots = plan.server.max_running_requests or streams(cells_of(plan))
+    services = expand(plan).services
     return replace(
         plan,
         name=f"{plan.name}-lossless",
         description=f"Does speculation change the greedy output of {plan.name}?",
-        server=replace(plan.server, max_running_requests=slots),
+        server=_settled(plan.server, services[0]),
         workloads=(PromptsWorkload(prompts=asked, max_tokens=(limit,), repetitions=prompts, api=api),),
-        select=tuple(_left_out(plan)),
+        select=tuple(_left_out(plan, services)),
+        drift=False,
         slo=None,
     )
 
@@ -67,15 +71,15 @@ def with_baselines(whole: Matrix, part: Matrix) -> Matrix:
     Raises BadInput where it has baselines alone.
     """
     kept = {one.id: one for one in part.services if not one.baseline and one.repeats is None}
-    wanted: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+    wanted: defaultdict[Place, set[str]] = defaultdict(set)
     for service in kept.values():
-        wanted[service.host, service.tp] |= {cell.id for cell in service.cells}
+        wanted[service.place] |= {cell.id for cell in service.cells}
     if not kept:
         raise BadInput("no method but the baseline: nothing to compare with it")
     services = []
     for service in whole.services:
-        if service.baseline and service.repeats is None:
-            cells = tuple(cell for cell in service.cells if cell.id in wanted[service.host, service.tp])
+        if whole.baselines.get(service.place) == service:
+            cells = tuple(cell for cell in service.cells if cell.id in wanted[service.place])
             services.append(replace(service, cells=cells))
         elif service.id in kept:
             services.append(kept[service.id])
@@ -101,12 +105,22 @@ def _check_fits(plan: Plan, max_tokens: int) -> None:
         )
 
 
-def _left_out(plan: Plan) -> Iterator[Rule]:
-    """What ``select`` leaves no cell at all, and what is simulated."""
-    started = {(one.host, one.tp, one.method.name) for one in expand(plan).services}
+def _settled(server: ServerSpec, service: Service) -> ServerSpec:
+    """What the plan's workloads decide of every server, spelled out for workloads that ask for less."""
+    needed = service.context_needed if server.context_length is None else None
+    return replace(server, max_running_requests=service.max_running_requests, context_needed=needed)
+
+
+def _left_out(plan: Plan, services: Sequence[Service]) -> Iterator[Rule]:
+    """What ``select`` leaves no cell, what is simulated, and baselines that nothing is held against."""
+    started = {(*one.place, one.method.name) for one in services}
+    methods = [one for one in services if not one.baseline and not simulated(one.method)]
+    compared = {one.place for one in methods if one.repeats is None}
     for host, tp, method in arms(plan):
         match = Match(host=host, tp=tp, method=method.name)
         if simulated(method):
             yield Rule(drop=match, why="its acceptance is simulated, which changes the output by design")
         elif (host, tp, method.name) not in started:
             yield Rule(drop=match, why=f"{plan.name} has no cell for it")
+        elif (host, tp) not in compared:
+            yield Rule(drop=match, why="no method to compare with it")

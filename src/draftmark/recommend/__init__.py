@@ -5,7 +5,7 @@ Flagged cells are not ranked; a service that fails a cell or misses the target t
 not. What two services' intervals cannot tell apart is said to be undecided, with what would decide it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -15,14 +15,14 @@ from draftmark.recommend import words
 from draftmark.recommend.rank import Candidate, Duels, Ranking, behind, candidates, place, rank, times_more
 from draftmark.recommend.types import Pick, Recommendation
 from draftmark.recommend.words import is_promising, lines
-from draftmark.schema import CampaignResult, Comparison
+from draftmark.schema import CampaignResult, Comparison, Place, Service
 
 __all__ = ["Pick", "Recommendation", "is_promising", "lines", "recommend"]
 
 
 def recommend(result: CampaignResult, comparison: Comparison) -> Recommendation:
     """The configuration to deploy, from a result with its request records and the comparison of it."""
-    judge = _Judge(candidates(result, comparison), comparison)
+    judge = _Judge(candidates(result, comparison), comparison, result.matrix.baselines)
     every = {cell.id: cell for service in result.matrix.services for cell in service.cells}
     overall = judge.pick("overall", frozenset(every), judge.everyone)
     kinds = dict.fromkeys(cell.workload for cell in every.values())
@@ -54,6 +54,7 @@ class _Judge:
 
     everyone: tuple[Candidate, ...]
     comparison: Comparison
+    baselines: Mapping[Place, Service]
     duels: Duels = field(default_factory=Duels)
 
     def pick(self, scope: str, cells: frozenset[str], field: Sequence[Candidate]) -> Pick:
@@ -91,7 +92,7 @@ class _Judge:
 
     def places(self, cells: frozenset[str]) -> list[Pick]:
         """The best of each host and degree, where there are several."""
-        groups: dict[tuple[str, int], list[Candidate]] = {}
+        groups: dict[Place, list[Candidate]] = {}
         for one in self.everyone:
             groups.setdefault(place(one), []).append(one)
         hosts = len({host for host, _ in groups})
@@ -99,11 +100,10 @@ class _Judge:
         return [self.pick(names[key], cells, group) for key, group in groups.items() if len(groups) > 1]
 
     def _baseline_of(self, one: Candidate) -> Candidate | None:
-        if one.service.baseline:
+        base = self.baselines.get(place(one))
+        if base is None or one.service.baseline:
             return None
-        return next(
-            (base for base in self.everyone if base.service.baseline and place(base) == place(one)), None
-        )
+        return next(other for other in self.everyone if other.service.id == base.id)
 
 
 def _times_more(ranking: Ranking, cells: frozenset[str]) -> int | None:

@@ -8,7 +8,17 @@ from math import log, log1p, sqrt
 
 from draftmark import stats
 from draftmark.compare import Side, drift_reach, inverse, ratio, repetition, scaled, together
-from draftmark.schema import CampaignResult, CellResult, Comparison, Drift, Estimate, Service, Slo
+from draftmark.schema import (
+    CampaignResult,
+    CellResult,
+    Comparison,
+    Drift,
+    Estimate,
+    Matrix,
+    Place,
+    Service,
+    Slo,
+)
 
 COVERAGE = Fraction(1, 2)
 """Share of a scope's cells on which a service must have been judged to be ranked there."""
@@ -63,7 +73,7 @@ def candidates(result: CampaignResult, comparison: Comparison) -> tuple[Candidat
     found = {(one.service, one.cell.id): one for one in result.cells}
     services = [service for service in result.matrix.services if service.repeats is None]
     doubts: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for place, kind in _doubts(services, comparison):
+    for place, kind in _doubts(result.matrix, comparison):
         doubts[place].append(kind)
     drifts: dict[str, list[Drift]] = defaultdict(list)
     for one in comparison.drift:
@@ -74,16 +84,16 @@ def candidates(result: CampaignResult, comparison: Comparison) -> tuple[Candidat
     )
 
 
-def _doubts(services: Sequence[Service], comparison: Comparison) -> Iterator[tuple[tuple[str, str], str]]:
+def _doubts(matrix: Matrix, comparison: Comparison) -> Iterator[tuple[tuple[str, str], str]]:
     """The cells that their comparison puts in doubt; drift a baseline's too, where it was compared with."""
     yield from (((one.service, one.cell), "drift") for one in comparison.drift if one.moved)
-    baselines = {(service.host, service.tp): service.id for service in services if service.baseline}
+    baselines = matrix.baselines
     for one in comparison.speedups:
         for kind in ("drift", "implausible"):
             if kind in one.flags:
                 yield (one.service, one.cell), kind
         if "drift" in one.flags:
-            yield (baselines[one.host, one.tp], one.cell), "drift"
+            yield (baselines[one.host, one.tp].id, one.cell), "drift"
 
 
 def _candidate(
@@ -219,9 +229,9 @@ def noise_of(best: Candidate, field: Sequence[Candidate], cells: frozenset[str])
     return max((reach for reach in reaches if reach is not None), default=None)
 
 
-def place(one: Candidate) -> tuple[str, int]:
-    """Where it runs: host and tensor-parallel degree."""
-    return one.service.host, one.service.tp
+def place(one: Candidate) -> Place:
+    """Where it runs."""
+    return one.service.place
 
 
 def is_over(found: stats.Interval | None, noise: float | None) -> bool:

@@ -57,6 +57,7 @@ from draftmark.schema.matrix import (
     Dropped,
     Matrix,
     Method,
+    Place,
     Service,
 )
 from draftmark.schema.plan import (
@@ -130,6 +131,7 @@ __all__ = [
     "Name",
     "OneOrMany",
     "Parting",
+    "Place",
     "Plan",
     "Positions",
     "Positive",

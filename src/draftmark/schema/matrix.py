@@ -5,6 +5,9 @@ from typing import Literal
 from draftmark.schema.common import Frozen, Name, PromptKind, RawApi, Scalar, TraceFormat, WorkloadKind
 from draftmark.schema.plan import EngineSpec, ModelSpec, Plan
 
+Place = tuple[str, int]
+"""Host and tensor-parallel degree."""
+
 
 class Method(Frozen, frozen=True, kw_only=True):
     """One method with every parameter a single value."""
@@ -101,6 +104,11 @@ class Service(Frozen, frozen=True, kw_only=True):
     hash: str = ""
     cells: tuple[Cell, ...] = ()
 
+    @property
+    def place(self) -> Place:
+        """Where it runs: what is compared with a baseline shares its place."""
+        return self.host, self.tp
+
 
 class Dropped(Frozen, frozen=True, kw_only=True):
     """A cell that the plan excludes, and why."""
@@ -122,3 +130,12 @@ class Matrix(Frozen, frozen=True, kw_only=True):
     def phases(self) -> tuple[str, ...]:
         """Names of the phases, in order."""
         return tuple(dict.fromkeys(service.phase for service in self.services))
+
+    @property
+    def baselines(self) -> dict[Place, Service]:
+        """What the others of each place are compared with: the first baseline there."""
+        found: dict[Place, Service] = {}
+        for service in self.services:
+            if service.baseline and service.repeats is None:
+                found.setdefault(service.place, service)
+        return found

@@ -62,6 +62,8 @@ class ServerSpec(Frozen, frozen=True, kw_only=True):
     """Defaults of every service; the engine's own flags go to ``args``, without the leading dashes."""
 
     context_length: TokenCount | None = None
+    context_needed: TokenCount | None = None
+    """Of a request that servers are sized for, where no workload makes one as long."""
     memory_fraction: (
         Annotated[float, Meta(gt=0, le=1)] | dict[str, Annotated[float, Meta(gt=0, le=1)]] | None
     ) = None

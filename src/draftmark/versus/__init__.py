@@ -74,7 +74,7 @@ class _Tree:
     def __init__(self, result: CampaignResult) -> None:
         self.cells: Mapping[tuple[str, str], CellResult] = {(c.service, c.cell.id): c for c in result.cells}
         self.records = result.records
-        self.baselines = {(s.host, s.tp): s for s in result.matrix.services if s.baseline and not s.repeats}
+        self.baselines = result.matrix.baselines
 
     def side(self, service: Service, cell: Cell) -> Side | None:
         """The cell if it has a result."""
@@ -83,9 +83,9 @@ class _Tree:
             return None
         return Side(service=service, result=found, records=self.records.get(f"{service.id}/{cell.id}", ()))
 
-    def repetition(self, place: Service, cell: Cell) -> stats.Interval | None:
+    def repetition(self, service: Service, cell: Cell) -> stats.Interval | None:
         """The repetition of the cell by the baseline of a service's place."""
-        baseline = self.baselines.get((place.host, place.tp))
+        baseline = self.baselines.get(service.place)
         side = baseline and self.side(baseline, cell)
         return repetition(cell, side) if side else None
 
