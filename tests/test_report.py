@@ -304,6 +304,21 @@ def test_long_tables_are_packed_and_whole() -> None:
     }  # fmt: skip
 
 
+def left_out(count: int, name: str = "method") -> tuple[CampaignResult, Comparison]:
+    """One method that was measured, and so many that were not, of which what to deploy names the reason."""
+    idle = [Arm(f"{name}-{i}", absent=["code-256"]) for i in range(count)]
+    result = tree([code()], [ar(), Arm("fast", 1.5), *idle])
+    return result, compare(result)
+
+
+def test_a_long_table_of_what_to_deploy_is_whole() -> None:
+    """Of 501 methods that were not ranked each has its row in the page."""
+    page = Page(report.page(*left_out(501)))
+    rows = Page(page.data["rows"]["unranked"]).text
+    assert all(f"method-{i}it has no result" in rows for i in (0, 250, 500))
+    assert ("class", "large") in [pair for _, attributes in page.tags for pair in attributes.items()]
+
+
 def test_failures_keep_their_evidence() -> None:
     """Cause, evidence and remedy of every failure are in both forms."""
     for text in (report.markdown(*BIG), Page(BIG_HTML).text):
@@ -323,6 +338,22 @@ def test_markdown_fits_a_comment() -> None:
     assert max(len(text), len(wide)) < 65_536
     assert re.search(r"\d+ more rows are in the page", text)
     assert "151 columns, in the page" in wide
+
+
+@pytest.mark.parametrize(("letter", "whole"), [("x", True), ("*", False)])
+def test_what_to_deploy_fits_a_comment_too(letter: str, whole: bool) -> None:
+    """Long names are counted after twenty; where that is not enough the end is left out, and said."""
+    result, comparison = left_out(300, letter * 280)
+    plan = msgspec.structs.replace(result.info.plan, description=letter * 2_000)
+    info = msgspec.structs.replace(result.info, plan=plan)
+    text = report.markdown(msgspec.structs.replace(result, info=info), comparison)
+    assert len(text) < 65_536
+    assert (
+        text.index("Deploy fast-tp1.") < text.index("280 more rows are in the page") < text.index("Findings")
+    )
+    assert ("## Reproduce" in text) == whole
+    assert text.endswith("The rest is in the page and the result files.\n") != whole
+    assert text.count("<details>") == text.count("</details>")
 
 
 def test_no_records_no_requests() -> None:
@@ -367,6 +398,7 @@ def test_drift_is_told_in_every_form(speed: float, said: str) -> None:
     assert [[entry.text for entry in row.entries][:2] for row in shown["drift"].rows] == [["ar", "code-256"]]
     assert len(shown["numbers-prompts"].rows) == 4
     assert len(shown["cells"].rows) == 6
+    assert set(page.data["cells"]) == {f"{cell.service}/{cell.cell.id}" for cell in result.cells}
     assert {point.method for chart in charts(document) for point in chart.points} <= {"ar", "fast"}
 
 

@@ -12,6 +12,8 @@ import pytest
 
 import sample_results
 from draftmark import report
+from draftmark.compare import compare
+from trees import Arm, ar, code, level, tree
 
 pytestmark = pytest.mark.browser
 
@@ -20,6 +22,14 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update",
 )  # fmt: skip
 HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
+
+# Notes, in ms from the start of loading, when the list of cells has rows and says how many fit the search.
+WATCH = """new MutationObserver((_, watching) => {
+  const [row, said] = ["#cells tbody tr", "#cells output"].map((which) => document.querySelector(which));
+  if (!row || !said?.textContent) return;
+  window.searchable = performance.now();
+  watching.disconnect();
+}).observe(document, { childList: true, subtree: true });"""
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +45,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     # A named driver keeps selenium from looking for one on the network.
     driver = webdriver.Chrome(options, webdriver.ChromeService(driver_path))
+    driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
     driver.implicitly_wait(10)
     yield driver
     driver.quit()
@@ -43,6 +54,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory: pytest.TempPathFactory) -> str:
     return saved(tmp_path_factory.mktemp("page"), report.page(*sample_results.quickstart()))
+
+
+@pytest.fixture(scope="module")
+def undecided(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two methods that cannot be told from each other nor from the baseline, which was measured again."""
+    arms = [ar(), Arm("one", 1.02), Arm("two", 1.0), ar(repeats="ar-tp1")]
+    result = tree([code(), level(4)], arms, spread=0.04, jitter=0.02)
+    return saved(tmp_path_factory.mktemp("undecided"), report.page(result, compare(result)))
 
 
 def saved(folder: Path, html: str) -> str:
@@ -103,8 +122,7 @@ def test_big_campaign_draws(browser: Any, tmp_path: Path) -> None:
 def test_big_campaign_is_soon_usable(browser: Any, tmp_path: Path) -> None:
     """Sixteen services and their 432 cells can be searched within 3 s of opening the page."""
     page = opened(browser, saved(tmp_path, report.page(*sample_results.big())))
-    ready = "return performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
-    assert page.execute_script(ready) < 3_000
+    assert page.execute_script("return window.searchable") < 3_000
 
 
 @pytest.fixture(scope="module")
@@ -113,10 +131,9 @@ def vast(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_five_thousand_cells_are_soon_usable(browser: Any, vast: str) -> None:
-    """5,022 cells, quiet and without network: within 3 s there is something to search in."""
+    """5,022 cells, quiet and without network: within 3 s their rows are there to search in."""
     page = opened(browser, vast)
-    ready = "return performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
-    assert page.execute_script(ready) < 3_000
+    assert page.execute_script("return window.searchable") < 3_000
     page.find_element("xpath", "//*[@id='cells']//output[text()='5022 of 5022 cells']")
     assert page.get_log("browser") == []
     assert requested(page) == [vast]
@@ -204,6 +221,15 @@ def test_browse_down_to_a_request(browser: Any, quickstart: str) -> None:
     assert count(page, ".closer") == 0
 
 
+def test_a_baseline_that_was_measured_again_is_browsed_too(browser: Any, undecided: str) -> None:
+    """Its cell opens as any other, with its requests."""
+    page = opened(browser, undecided)
+    page.find_element("css selector", "#cells input[type=search]").send_keys("code-256 again")
+    assert settled(page, "#cells tbody tr", 1)
+    page.find_element("css selector", "#cells .open").send_keys("\n")
+    assert count(page, ".requests li") == 5
+
+
 def test_sorting(browser: Any, quickstart: str) -> None:
     """A click on a column's head sorts by its numbers, a second one the other way round."""
     page = opened(browser, quickstart)
@@ -263,13 +289,23 @@ def test_the_keyboard_reaches_what_to_deploy(browser: Any, quickstart: str) -> N
     assert "imaginary-server" in page.find_element("css selector", "#deploy pre").text
 
 
+READ = (".lead", "p:not(.lead)", "td", "td small", ".note", ".unit")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_recommendation_can_be_read(browser: Any, quickstart: str, scheme: str) -> None:
-    """Its text stands out from the paper by at least 4.5 to 1, the small print included."""
-    page = opened(browser, quickstart, scheme=scheme)
+@pytest.mark.parametrize(
+    ("sample", "selectors"), [("quickstart", (*READ, "summary")), ("undecided", (*READ, "td.unsure"))]
+)
+def test_the_recommendation_can_be_read(
+    browser: Any, request: pytest.FixtureRequest, sample: str, selectors: tuple[str, ...], scheme: str
+) -> None:
+    """Its text stands out from the paper by at least 4.5 to 1, small print and what is in doubt included."""
+    page = opened(browser, request.getfixturevalue(sample), scheme=scheme)
     paper = channels(page, page.find_element("css selector", "body"), "backgroundColor")
-    for selector in (".lead", "p:not(.lead)", "td", "td small", ".note", "td.unsure", ".unit", "summary"):
-        for text in page.find_elements("css selector", f"#deploy {selector}"):
+    for selector in selectors:
+        found = page.find_elements("css selector", f"#deploy {selector}")
+        assert found, selector
+        for text in found:
             assert contrast(channels(page, text, "color"), paper) >= 4.5, selector
 
 

@@ -27,7 +27,6 @@ def _ladder(steps: Sequence[Side]) -> Iterator[Scaling]:
 
 
 def _step(cell: Cell, lowest: Side, side: Side) -> Scaling:
-    rate = side.result.metrics[rate_of(cell)]
     found = None if side is lowest else ratio(cell, lowest, side)
     return Scaling(
         service=side.service.id,
@@ -37,8 +36,7 @@ def _step(cell: Cell, lowest: Side, side: Side) -> Scaling:
         over=lowest.service.tp,
         cell=cell.id,
         metric=rate_of(cell),
-        rate=rate,
-        per_gpu=rate / side.service.tp,
+        rate=side.result.metrics[rate_of(cell)],
         ratio=None if found is None else estimate(found),
         flags=doubts(lowest, side),
     )

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import exp, log
 from statistics import fmean
 
+from draftmark.compare import estimate
 from draftmark.recommend.rank import Ranking, is_equal, limits
 from draftmark.recommend.types import Pick, Recommendation
 from draftmark.schema import Comparison, CostModel, Estimate, Slo
+from draftmark.wording import counted, interval, listed, plural
 
 NAMED = 3
 """Services or cells that are named before they are counted."""
@@ -36,7 +38,7 @@ def why(pick: Pick, ranking: Ranking, comparison: Comparison) -> str:
 def nobody(behind: Mapping[str, str]) -> str:
     """Why nothing is recommended."""
     reasons = [f"{name}: {reason}" for name, reason in behind.items()]
-    return f"Not ranked: {listed(reasons, '; ')}." if reasons else "Nothing was measured."
+    return f"Not ranked: {'; '.join(counted(reasons, NAMED))}." if reasons else "Nothing was measured."
 
 
 def head(overall: Pick) -> str:
@@ -76,7 +78,7 @@ def _gain(pick: Pick, ranking: Ranking) -> Iterator[str]:
         yield "There is no baseline at its place to compare it with."
     else:
         cells = plural(len(pick.cells), "cell")
-        yield f"It has {times(pick.over_baseline)} the baseline's rate over {cells}."
+        yield f"It has {multiple(pick.over_baseline)} the baseline's rate over {cells}."
         if is_equal(pick.over_baseline):
             yield "That is within 3 %: speculation brings nothing here."
 
@@ -96,23 +98,23 @@ def _parts(pick: Pick, comparison: Comparison) -> Iterator[str]:
 def _served(pick: Pick, ranking: Ranking) -> Iterator[str]:
     if len(pick.cells) < pick.judged:
         missed = [f"{cell} ({how})" for cell, how in ranking.best.missed.items()]
-        yield f"It serves {len(pick.cells)} of {pick.judged} cells as asked, not {listed(missed)}."
+        yield f"It serves {len(pick.cells)} of {pick.judged} cells as asked, not {listed(missed, NAMED)}."
 
 
 def _rivals(pick: Pick, ranking: Ranking) -> Iterator[str]:
     if not ranking.over:
         yield "Nothing else was in the running."
     elif pick.tied:
-        yield f"The data cannot tell it from {listed(pick.tied)}; {pick.remedy}."
+        yield f"The data cannot tell it from {listed(pick.tied, NAMED)}; {pick.remedy}."
     if pick.equal:
-        yield f"As good within 3 %: {listed(pick.equal)}."
+        yield f"As good within 3 %: {listed(pick.equal, NAMED)}."
     beaten = {
         name: found for name, found in ranking.over.items() if found and name not in (*pick.tied, *pick.equal)
     }
     if beaten:
         nearest = min(beaten, key=lambda name: beaten[name].value)
         found = beaten[nearest]
-        ahead = times(Estimate(value=found.value, low=found.low, high=found.high, n=found.n))
+        ahead = multiple(estimate(found))
         yield f"Of those that are slower beyond doubt {nearest} is nearest: it has {ahead} that one's rate."
 
 
@@ -143,7 +145,7 @@ def _output(pick: Pick, comparison: Comparison) -> Iterator[str]:
         one.cell for one in comparison.lossless if one.service == pick.service and one.verdict == "diverges"
     ]
     if parted:
-        yield f"Its greedy output is not the baseline's on {listed(parted)}: find out why first."
+        yield f"Its greedy output is not the baseline's on {listed(parted, NAMED)}: find out why first."
 
 
 def _costs(overall: Pick, workloads: Sequence[Pick]) -> Iterator[str]:
@@ -153,7 +155,7 @@ def _costs(overall: Pick, workloads: Sequence[Pick]) -> Iterator[str]:
         if cost is not None:
             loss = f"costs {100 * (1 - cost.value):.0f} %" if cost.value < 1 else "costs nothing"
             ahead = f"On {pick.scope} {pick.service} is ahead"
-            yield f"{ahead}: the one choice {loss} there, {times(cost)} its rate."
+            yield f"{ahead}: the one choice {loss} there, {multiple(cost)} its rate."
     if len(workloads) > 1 and all(pick.service == overall.service for pick in workloads):
         yield "It is the best on every workload, so that one choice costs nothing."
 
@@ -182,19 +184,6 @@ def is_promising(model: CostModel) -> bool:
     return model.expected > (1 + model.error) * max(tau / cost for _, tau, cost in model.points)
 
 
-def times(found: Estimate) -> str:
+def multiple(found: Estimate) -> str:
     """``1.42 times (95 % 1.35–1.50)``."""
-    if found.low is None or found.high is None:
-        return f"{found.value:.2f} times (no interval)"
-    return f"{found.value:.2f} times (95 % {found.low:.2f}–{found.high:.2f})"
-
-
-def listed(names: Sequence[str], separator: str = ", ") -> str:
-    """Some names, the rest counted."""
-    more = len(names) - NAMED
-    return separator.join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def plural(count: int, word: str) -> str:
-    """``1 cell``, ``2 cells``."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+    return f"{found.value:.2f} times ({interval(found, '95 % ')})"

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from draftmark.report.parts import Axis, Chart, Column, Entry, Figure, Point, Row, Table
-from draftmark.report.tables import interval
 from draftmark.report.view import WORKLOADS, View, short_count
 from draftmark.schema import Acceptance, Estimate, Positions, WorkloadKind
+from draftmark.wording import basis
 
 By = Literal["kind", "turn", "context"]
 SLICES: dict[By, str] = {
@@ -106,7 +106,7 @@ def length(found: Estimate | None) -> Entry:
     """One acceptance length with its interval and n."""
     if found is None:
         return Entry("–", tone="muted")
-    return Entry(f"{found.value:.2f}", f"{interval(found) or 'no interval'}, n={found.n}", found.value)
+    return Entry(f"{found.value:.2f}", basis(found), found.value)
 
 
 def by_position(view: View, workload: WorkloadKind) -> Figure:

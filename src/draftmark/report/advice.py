@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from draftmark.recommend import Pick, Recommendation, recommend
-from draftmark.report.findings import listed
 from draftmark.report.parts import Block, Column, Entry, Listing, Row, Section, Table, Tone
-from draftmark.report.tables import interval, times
 from draftmark.report.view import WORKLOADS, View, command_line
 from draftmark.schema import Estimate
+from draftmark.wording import basis, listed, times
 
 SCOPES = {"overall": "Overall", **{str(kind): title for kind, title in WORKLOADS.items()}}
 DASH = Entry("–", tone="muted")
@@ -107,7 +106,7 @@ def ratio(found: Estimate) -> Entry:
     tone: Tone = "unsure"
     if found.low is not None and found.high is not None and not found.low <= 1 <= found.high:
         tone = "faster" if found.low > 1 else "slower"
-    return Entry(times(found.value), f"{interval(found) or 'no interval'}, n={found.n}", found.value, tone)
+    return Entry(times(found.value), basis(found), found.value, tone)
 
 
 def excluded(view: View, found: Recommendation) -> Table:

@@ -5,9 +5,10 @@ from itertools import groupby
 
 from draftmark.recommend import is_promising
 from draftmark.report.parts import Column, Entry, Row, Table, Tone
-from draftmark.report.tables import FLAG_NOTE, FLAGGED, interval, times
+from draftmark.report.tables import FLAG_NOTE, FLAGGED
 from draftmark.report.view import WORKLOADS, View, spot
 from draftmark.schema import CostModel, Course, Crossover, Scaling, WorkloadKind
+from draftmark.wording import basis, times
 
 AXES: dict[str, tuple[WorkloadKind, str]] = {
     "concurrency": ("concurrency", "requests at once"),
@@ -121,16 +122,13 @@ def ladder_row(ladder: Sequence[Scaling], degrees: Sequence[int], hosts: bool) -
 
 
 def step(one: Scaling) -> Entry:
-    """The rate at the lowest degree, and times that rate at the others."""
+    """The rate at the lowest degree, and times that rate at the others, whole and per GPU."""
     mark = FLAGGED if one.flags else ""
     tone: Tone = "flagged" if one.flags else ""
-    if one.ratio is None:
+    if one.ratio is None or one.per_gpu is None:
         return Entry(f"{one.rate:.1f} tok/s{mark}", tone=tone)
-    bounds = interval(one.ratio) or "no interval"
-    each = times(one.ratio.value * one.over / one.tp)
-    return Entry(
-        times(one.ratio.value) + mark, f"{bounds}, n={one.ratio.n}; per GPU {each}", one.ratio.value, tone
-    )
+    detail = f"{basis(one.ratio)}; per GPU {times(one.per_gpu)}"
+    return Entry(times(one.ratio.value) + mark, detail, one.ratio.value, tone)
 
 
 def budgets(view: View, workload: WorkloadKind) -> Table:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from draftmark.report.parts import Column, Entry, Row, Sides, Table, Tone
-from draftmark.report.tables import FLAGGED, interval, notes, times
+from draftmark.report.tables import FLAGGED, notes
 from draftmark.report.view import View
 from draftmark.schema import Drift, Lossless
+from draftmark.wording import basis, times
 
 MOST_SIDES = 12
 """Services whose first difference is shown."""
@@ -178,12 +179,11 @@ def drift(view: View) -> Table:
 def drift_row(view: View, found: Drift) -> Row:
     """One cell that was measured again."""
     service, ratio = view.services[found.service], found.ratio
-    bounds = f"{interval(ratio) or 'no interval'}, n={ratio.n}"
     tone: Tone = "flagged" if found.moved else ""
     entries = (
         Entry(view.name(service)),
         Entry(found.cell),
-        Entry(times(ratio.value), bounds, ratio.value, tone),
+        Entry(times(ratio.value), basis(ratio), ratio.value, tone),
         Entry("moved" if found.moved else "not shown", tone=tone),
     )
     return Row(entries, service.method.name)

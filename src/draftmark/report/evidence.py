@@ -29,7 +29,7 @@ def evidence(view: View) -> Json:
         "metrics": {key: [m.title, m.unit, m.definition] for key, m in METRICS.items() if key in used},
         "cells": {
             service: held
-            for service in view.services
+            for service in view.every
             if (held := service_evidence(view, service, limits))["ids"]
         },
     }

@@ -5,14 +5,17 @@ from itertools import chain
 from math import log
 
 from draftmark.report.parts import Finding
-from draftmark.report.tables import interval, times
 from draftmark.report.view import View
 from draftmark.schema import Drift, Estimate, Speedup
+from draftmark.wording import basis, listed, plural, times
 
 MOST = 6
 """Methods that are spoken of one by one; the rest is in the table."""
 NAMED = 3
-"""Cells that are named before they are counted."""
+"""Cells that are named with their ratio before they are told as a range."""
+LISTED = 4
+"""Names in a row before the rest is counted."""
+PERCENT = "95\u00a0%\u00a0"
 
 
 def findings(view: View) -> tuple[Finding, ...]:
@@ -58,7 +61,7 @@ def highest(view: View, ranked: Sequence[Speedup]) -> Sequence[Finding]:
         and (speedup.ratio.high or speedup.ratio.value) >= low
     ]
     text = f"{view.name(view.services[best.service])} is {measure(best)}"
-    text += f"; the interval of {listed(rivals)} overlaps it there." if rivals else "."
+    text += f"; the interval of {listed(rivals, LISTED)} overlaps it there." if rivals else "."
     return (Finding("Highest measured speedup:", text, best.method),)
 
 
@@ -111,7 +114,7 @@ def verdict_part(ranked: Sequence[Speedup], verdict: str) -> str:
 def unsure_part(ranked: Sequence[Speedup]) -> str:
     """The cells on which it cannot be told."""
     found = [speedup.cell for speedup in ranked if speedup.verdict == "cannot tell"]
-    return f"cannot tell on {listed(found)}" if found else ""
+    return f"cannot tell on {listed(found, LISTED)}" if found else ""
 
 
 def flagged_part(flagged: Sequence[Speedup]) -> str:
@@ -123,20 +126,15 @@ def flagged_part(flagged: Sequence[Speedup]) -> str:
 def measure(speedup: Speedup) -> str:
     """``1.42× faster on code-256 (95 % 1.30–1.55, n=5)``; a slowdown keeps its ratio."""
     if speedup.verdict == "faster":
-        return f"{times(speedup.ratio.value)} faster on {speedup.cell} ({basis(speedup.ratio)})"
-    return f"{speedup.verdict} on {speedup.cell}: {times(speedup.ratio.value)} ({basis(speedup.ratio)})"
+        return f"{times(speedup.ratio.value)} faster on {speedup.cell} ({basis(speedup.ratio, PERCENT)})"
+    return (
+        f"{speedup.verdict} on {speedup.cell}: {times(speedup.ratio.value)} ({basis(speedup.ratio, PERCENT)})"
+    )
 
 
 def value(speedup: Speedup) -> str:
     """``1.42× on code-256 (95 % 1.30–1.55, n=5)``."""
-    return f"{times(speedup.ratio.value)} on {speedup.cell} ({basis(speedup.ratio)})"
-
-
-def basis(ratio: Estimate) -> str:
-    """The interval and n that a ratio stands on."""
-    bounds = interval(ratio)
-    known = f"95\u00a0%\u00a0{bounds}" if bounds else "no interval"
-    return f"{known}, n={ratio.n}"
+    return f"{times(speedup.ratio.value)} on {speedup.cell} ({basis(speedup.ratio, PERCENT)})"
 
 
 def drift(view: View) -> Sequence[Finding]:
@@ -146,7 +144,7 @@ def drift(view: View) -> Sequence[Finding]:
         return ()
     moved = [drifted(view, one) for one in readings if one.moved]
     if moved:
-        text = f"{listed(moved)}: what was compared on that kind of workload is not ranked."
+        text = f"{listed(moved, LISTED)}: what was compared on that kind of workload is not ranked."
         return (Finding("The baseline had moved", f"when it was measured again: {text}"),)
     farthest = drifted(view, max(readings, key=lambda one: reach(one.ratio)))
     text = (
@@ -164,7 +162,7 @@ def drifted(view: View, found: Drift) -> str:
     """``0.91× on code-256 (95 % 0.88–0.94, n=5)``, with its place where there are several."""
     place = view.places[found.service]
     where = f"{found.cell}, {place}" if place else found.cell
-    return f"{times(found.ratio.value)} on {where} ({basis(found.ratio)})"
+    return f"{times(found.ratio.value)} on {where} ({basis(found.ratio, PERCENT)})"
 
 
 def losslessness(view: View) -> Sequence[Finding]:
@@ -201,15 +199,3 @@ def missing(view: View) -> Sequence[Finding]:
     planned = sum(len(service.cells) for service in view.every.values())
     left = sum((s.id, c.id) not in view.cells for s in view.every.values() for c in s.cells)
     return (Finding("Not measured:", f"{left} of {planned} cells."),) if left else ()
-
-
-def listed(names: Sequence[str], most: int = 4) -> str:
-    """Names joined with commas; many are counted."""
-    if len(names) > most:
-        return f"{', '.join(names[:most])} and {len(names) - most} more"
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
-
-
-def plural(count: int, word: str) -> str:
-    """``1 cell``, ``2 cells``."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,7 +1,8 @@
 """A report as GitHub-flavoured Markdown, made for a pull request's comment."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from draftmark.report.parts import Document, Entry, Figure, Finding, Listing, Problem, Section, Sides, Table
 
@@ -12,6 +13,8 @@ COMMENT_LIMIT = 60_000
 """Characters of the whole; GitHub refuses a comment of more than 65,536."""
 MOST = (200, 60, 20, 5)
 """Rows of a table and failures of a section: the first of these with which the whole is short enough."""
+ADVISED = 20
+"""Rows that a table of what to deploy keeps, however few the others have."""
 WIDE = 30
 """Columns of a table that can be read in a comment."""
 EVIDENCE_LINES = 8
@@ -30,26 +33,33 @@ _TONES = {"faster": "**{}**", "failed": "_{}_", "unsure": "{} (cannot tell)", "s
 
 def write(document: Document) -> str:
     """The whole document, what to deploy first, with as many rows as a comment can hold."""
-    text = ""
     for most in MOST:
-        text = written(document, most)
-        if len(text) <= COMMENT_LIMIT:
+        parts = written(document, most)
+        kept = fitting(parts)
+        if len(kept) == len(parts):
             break
-    return text
+    else:
+        kept.append("The rest is in the page and the result files.")
+    return "\n\n".join(kept) + "\n"
 
 
-def written(document: Document, most: int) -> str:
-    """The document with at most so many rows of each table and failures of each section."""
-    parts = [
+def fitting(parts: Sequence[str]) -> list[str]:
+    """As many of the first parts as a comment can hold."""
+    ends = accumulate(len(part) + 2 for part in parts)
+    return [part for part, end in zip(parts, ends, strict=True) if end <= COMMENT_LIMIT]
+
+
+def written(document: Document, most: int) -> list[str]:
+    """The document's parts with at most so many rows of each table and failures of each section."""
+    return [
         f"# {escaped(document.title)}",
         *([escaped(document.description, 2_000)] if document.description else []),
         " · ".join(f"{escaped(name)}: {escaped(value)}" for name, value in document.facts),
-        *section_parts(document.advice, max(MOST)),
+        *section_parts(document.advice, max(most, ADVISED)),
         "## Findings",
         "\n".join(finding(found) for found in document.findings),
         *(part for section in document.sections for part in section_parts(section, most)),
     ]
-    return "\n\n".join(parts) + "\n"
 
 
 def finding(found: Finding) -> str:
@@ -69,7 +79,7 @@ def section_parts(section: Section, most: int) -> Iterator[str]:
         yield escaped(section.text, 2_000)
     for block in blocks[:most]:
         if isinstance(block, Table):
-            yield from table_parts(block, most)
+            yield "\n\n".join(table_parts(block, most))
         else:
             yield text_block(block)
     if len(blocks) > most:

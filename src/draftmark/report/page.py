@@ -61,7 +61,7 @@ SHAPES = {
 
 def write(document: Document, evidence: Mapping[str, Any]) -> str:
     """The whole page; ``evidence`` has the ``cells`` that can be opened and what their ``metrics`` mean."""
-    blocks = [block for section in document.sections for block in section.blocks]
+    blocks = [block for part in (document.advice, *document.sections) for block in part.blocks]
     charts = [chart for block in blocks if isinstance(block, Figure) for chart in block.charts]
     data = {
         "charts": {chart.id: packed(spec(chart, document.looks)) for chart in charts},

@@ -6,7 +6,8 @@ from itertools import chain
 from draftmark.metrics import METRICS
 from draftmark.report.parts import Column, Entry, Row, Table, Tone
 from draftmark.report.view import WORKLOADS, View, measured, method_of
-from draftmark.schema import Cell, CellResult, Estimate, Service, Speedup, WorkloadKind
+from draftmark.schema import Cell, CellResult, Service, Speedup, WorkloadKind
+from draftmark.wording import basis, interval, times
 
 FLAGGED = "†"
 FLAG_NOTE = f"{FLAGGED} flagged: shown, and left out of every count and ranking."
@@ -33,31 +34,12 @@ SHOWN: dict[WorkloadKind, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def times(ratio: float) -> str:
-    """A ratio as ``1.42×``."""
-    return f"{ratio:.2f}×"
-
-
-def interval(estimate: Estimate) -> str:
-    """The 95 % interval as ``1.30–1.55``; empty where there is none."""
-    if estimate.low is None or estimate.high is None:
-        return ""
-    return f"{bound(estimate.low)}–{bound(estimate.high)}"
-
-
-def bound(ratio: float) -> str:
-    """An end of an interval; where rounding would put it on 1, a sign says on which side it lies."""
-    text = f"{ratio:.2f}"
-    return text if text != "1.00" or ratio == 1 else f"{'>' if ratio > 1 else '<'}{text}"
-
-
 def speedup_entry(speedup: Speedup) -> Entry:
     """A speedup with its interval and n, toned by its verdict, marked where flagged."""
     mark = FLAGGED if speedup.flags else ""
-    bounds = interval(speedup.ratio) or "no interval"
     return Entry(
         times(speedup.ratio.value) + mark,
-        f"{bounds}, n={speedup.ratio.n}",
+        basis(speedup.ratio),
         speedup.ratio.value,
         "flagged" if speedup.flags else TONES[speedup.verdict],
     )
@@ -220,10 +202,7 @@ def glance_row(view: View, service: Service, speedups: Sequence[Speedup]) -> Row
             Entry(view.name(service)),
             *counts,
             Entry(str(flagged), sort=flagged, tone="flagged" if flagged else "muted"),
-            *(
-                Entry(times(s.ratio.value), f"{s.cell}, {interval(s.ratio) or 'no interval'}", s.ratio.value)
-                for s in ends
-            ),
+            *(Entry(times(s.ratio.value), f"{s.cell}, {interval(s.ratio)}", s.ratio.value) for s in ends),
             *((Entry("–", tone="muted"),) * (2 - len(ends))),
         ),
         service.method.name,

@@ -5,7 +5,8 @@ from typing import Any
 
 from draftmark.report.parts import Chart, Guide, Look, Point
 from draftmark.report.scales import length_ticks, ratio_ticks, shade
-from draftmark.report.tables import FLAGGED, times
+from draftmark.report.tables import FLAGGED
+from draftmark.wording import times
 
 Spec = dict[str, Any]
 

@@ -150,10 +150,14 @@ class Scaling(Frozen, frozen=True, kw_only=True):
     metric: Literal["decode_tok_s", "steady_tok_s"]
     rate: float
     """Tokens per second."""
-    per_gpu: float
     ratio: Estimate | None
     """Of the rates, paired by prompt; None for the lowest degree itself."""
     flags: tuple[FlagKind, ...] = ()
+
+    @property
+    def per_gpu(self) -> float | None:
+        """The ratio over that of the numbers of GPUs, 1 where they scale fully; None where there is none."""
+        return None if self.ratio is None else self.ratio.value * self.over / self.tp
 
 
 class CostModel(Frozen, frozen=True, kw_only=True):
