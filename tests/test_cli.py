@@ -109,6 +109,14 @@ def test_plan_promises_no_less_than_it_may_take(tmp_path: Path) -> None:
     assert " to " not in told
 
 
+def test_plan_warns_of_cells_that_cannot_be_ranked(tmp_path: Path) -> None:
+    """Two prompts or sessions are too few, which is better known before than after."""
+    (tmp_path / "plan.yaml").write_text(GOOD.replace("prompts}", "prompts, prompts: [code], repetitions: 2}"))
+    assert "fewer than 3 different prompts" in draftmark(tmp_path, "plan", "plan.yaml").stdout
+    (tmp_path / "plan.yaml").write_text(GOOD.replace("prompts}", "agentic}"))
+    assert "fewer than 3" not in draftmark(tmp_path, "plan", "plan.yaml").stdout
+
+
 def test_plan_can_be_piped_into_something_that_stops_reading(tmp_path: Path) -> None:
     """A reader that goes away is no error worth a traceback."""
     (tmp_path / "plan.yaml").write_text(GOOD)

@@ -106,7 +106,7 @@ def test_cells_have_short_names_and_whole_numbers() -> None:
     ]  # fmt: skip
     assert [grid[name].requests for name in ("code-256", "c1-512", "c8-512", "r2.5-512")] == [3, 16, 32, 75]
     assert (grid["ctx-3k-256-c8"].requests, grid["ctx-3k-256-c8"].length) == (24, 3000)
-    assert (grid["agentic-own-one"].requests, grid["agentic-own-one"].repetitions) == (3, 1)
+    assert (grid["agentic-own-one"].requests, grid["agentic-own-one"].repetitions) == (9, 3)
     assert (grid["r2.5-512"].rate, grid["r2.5-512"].arrival) == (2.5, "poisson")
 
 

@@ -81,6 +81,15 @@ def test_one_choice_for_all_has_its_price_told() -> None:
     assert "On concurrency ar-tp1 is ahead: the one choice costs 2" in found.text
 
 
+def test_one_that_is_left_alone_is_no_decision() -> None:
+    """Where every rival is flagged or missing there is nothing to choose between, and it says so."""
+    found = advised(tree([code()], [ar(), Arm("fast", 1.5, flags={"code-256": "foreign-load"})]))
+    assert (found.overall.method, found.overall.decided) == ("ar", False)
+    assert found.text.startswith(
+        "Undecided; ar-tp1 leads. It is the baseline. Nothing else can be ranked; measure"
+    )
+
+
 def test_an_advantage_within_the_drift_decides_nothing() -> None:
     """A baseline that may have moved by more than a method gains leaves the choice open."""
     arms = [ar(), Arm("fast", 1.04)]

@@ -3,7 +3,7 @@
 :data:`METRICS` declares each number of a cell once; :func:`measure` computes them; :func:`flags` doubts them.
 """
 
-from draftmark.metrics.guards import flags
+from draftmark.metrics.guards import FEWEST_PROMPTS, flags
 from draftmark.metrics.records import (
     completed,
     decode_half_width,
@@ -18,6 +18,7 @@ from draftmark.metrics.records import (
 from draftmark.metrics.table import METRICS, REQUEST_METRICS, Metric
 
 __all__ = [
+    "FEWEST_PROMPTS",
     "METRICS",
     "REQUEST_METRICS",
     "Metric",

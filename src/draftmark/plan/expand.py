@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from draftmark.metrics import FEWEST_PROMPTS
 from draftmark.plan.grid import cell_tokens, cells_of, streams, tokens
 from draftmark.plan.methods import baseline_of, expand_methods
 from draftmark.plan.select import Facets, dropped_because, facets
@@ -104,15 +105,28 @@ def grid_facets(plan: Plan) -> list[Facets]:
 
 def notes(matrix: Matrix) -> tuple[str, ...]:
     """What a person should know before the campaign runs, though nothing is wrong."""
+    return (*_uncompared(matrix), *_few(matrix))
+
+
+def _uncompared(matrix: Matrix) -> Iterator[str]:
     name = baseline_of(matrix.plan)
     if name is None:
-        return ("no baseline: nothing is compared; name one with 'baseline:'",)
-    bare = [
-        phase for phase in matrix.phases if not any(s.baseline and s.phase == phase for s in matrix.services)
-    ]
-    return tuple(
-        f"{phase}: the baseline '{name}' does not run, so nothing is compared there" for phase in bare
-    )
+        yield "no baseline: nothing is compared; name one with 'baseline:'"
+        return
+    for phase in matrix.phases:
+        if not any(service.baseline and service.phase == phase for service in matrix.services):
+            yield f"{phase}: the baseline '{name}' does not run, so nothing is compared there"
+
+
+def _few(matrix: Matrix) -> Iterator[str]:
+    """Sessions and prompts that are too few to be ranked, whatever they show."""
+    cells = {cell.id: cell for service in matrix.services for cell in service.cells}
+    prompts = {name: cell.repetitions if cell.turns else cell.most_requests for name, cell in cells.items()}
+    if few := [name for name, count in prompts.items() if count < FEWEST_PROMPTS]:
+        yield (
+            f"{', '.join(few)}: fewer than {FEWEST_PROMPTS} different prompts, so flagged few-samples and "
+            "not ranked; raise 'repetitions' or 'requests'"
+        )
 
 
 def arms(plan: Plan) -> Iterator[tuple[str, int, Method]]:

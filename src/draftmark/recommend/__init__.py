@@ -70,7 +70,7 @@ class _Judge:
             method=best.service.method.name,
             cells=tuple(cell for cell in best.within if cell in cells),
             judged=len(best.judged(cells)),
-            decided=not ranking.tied,
+            decided=not ranking.tied and bool(ranking.over or len(field) == 1),
             tied=ranking.tied,
             equal=ranking.equal,
             times_more=_times_more(ranking, cells),

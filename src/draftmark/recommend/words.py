@@ -73,7 +73,7 @@ def lines(found: Recommendation) -> Iterator[str]:
 
 def _gain(pick: Pick, ranking: Ranking) -> Iterator[str]:
     if ranking.best.service.baseline:
-        yield "The baseline: no other method is above it."
+        yield "The baseline: no other method is above it." if ranking.over else "It is the baseline."
     elif pick.over_baseline is None:
         yield "There is no baseline at its place to compare it with."
     else:
@@ -103,7 +103,7 @@ def _served(pick: Pick, ranking: Ranking) -> Iterator[str]:
 
 def _rivals(pick: Pick, ranking: Ranking) -> Iterator[str]:
     if not ranking.over:
-        yield "Nothing else was in the running."
+        yield f"Nothing else can be ranked{f'; {pick.remedy}' if pick.remedy else ''}."
     elif pick.tied:
         yield f"The data cannot tell it from {listed(pick.tied, NAMED)}; {pick.remedy}."
     if pick.equal:
@@ -120,6 +120,8 @@ def _rivals(pick: Pick, ranking: Ranking) -> Iterator[str]:
 
 def remedy(pick: Pick, ranking: Ranking) -> str:
     """What measurement would decide it; empty where it is decided."""
+    if not pick.tied and not pick.decided:
+        return "measure the others, without what flagged them"
     if not pick.tied:
         return ""
     if any(ranking.over[name] is None for name in pick.tied):

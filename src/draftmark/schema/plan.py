@@ -150,7 +150,7 @@ class AgenticWorkload(Frozen, frozen=True, kw_only=True, tag_field="kind", tag="
     turns: Positive = 5
     max_tokens: TokenCount = 512
     """Of one turn."""
-    repetitions: Positive = 1
+    repetitions: Positive = 3
     """Sessions of each of ``concurrency`` streams."""
     concurrency: Positive = 1
     temperature: Annotated[float, Meta(ge=0)] = 0.0
