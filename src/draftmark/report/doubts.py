@@ -169,7 +169,7 @@ def drift(view: View) -> Table:
         rows=tuple(drift_row(view, found) for found in view.comparison.drift),
         notes=(
             "The rate of the second measurement over that of the first, paired by prompt; n as for speedups. "
-            "Where it moved by more than its interval, the noise and 3 %, the machine had changed: "
+            "Where it moved by more than its interval and 3 %, the machine had changed: "
             "what was compared on this kind of workload is flagged and not ranked. Elsewhere how far its "
             "interval reaches from 1 counts as noise.",
         ),

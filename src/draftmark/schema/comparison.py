@@ -194,7 +194,7 @@ class Drift(Frozen, frozen=True, kw_only=True):
     ratio: Estimate
     """Later over earlier, paired by prompt."""
     moved: bool
-    """By more than its interval, its noise and 3 %."""
+    """By more than its interval and 3 %."""
 
 
 class Comparison(Frozen, frozen=True, kw_only=True):
