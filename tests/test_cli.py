@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from draftmark.plan import read_plan
+from known_models import QWEN36
 
 GOOD = """name: small
 engine: {kind: llamacpp}
@@ -75,6 +76,24 @@ def test_what_is_not_there_is_bad_input(tmp_path: Path, arguments: tuple[str, ..
     ended = draftmark(tmp_path, *arguments)
     assert ended.returncode == 2, ended.stderr
     assert ended.stderr.strip()
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        *(("--context", text) for text in ("abc", "", "30kk", "-5", "0", "0k")),
+        *(("--gpu", text) for text in ("0GB", "1.2.3GB")),
+        ("--tp", "0"),
+        ("--concurrency", "0"),
+    ],
+)
+def test_memory_refuses_what_is_no_size(tmp_path: Path, flag: str, value: str) -> None:
+    """Exit code 2 and one error that names what was given wrongly."""
+    (tmp_path / "config.json").write_text(json.dumps(QWEN36))
+    ended = draftmark(tmp_path, "memory", ".", "--engine", "vllm", "--gpu", "T4", flag, value)
+    assert ended.returncode == 2, ended.stderr
+    assert (flag if flag != "--gpu" else f"GPU '{value}'") in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
