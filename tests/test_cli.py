@@ -20,17 +20,18 @@ workloads: [{kind: prompts}]
 """
 
 
-def draftmark(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def draftmark(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "draftmark", *arguments],
         cwd=folder,
-        env={**os.environ, "DRAFTMARK_STATE_DIR": str(folder / "state")},
+        env={**os.environ, "DRAFTMARK_STATE_DIR": str(folder / "state"), **env},
         capture_output=True,
         text=True,
         check=False,
     )
 
 
+@pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -41,15 +42,19 @@ def draftmark(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
         (("none, kind: none}]", "none, kind: none}, {name: none, kind: ngram-mod}]"), "methods[1].name"),
         (("kind: none}", "kind: ngram-simple, size_m: 0}"), "size_m"),
         (("smollm2-135m", "./missing.gguf"), "no such file"),
+        (("smollm2-135m", "smollm2-136m"), "plan.yaml:3: model.target"),
+        (("smollm2-135m", "smollm2-136m"), "did you mean 'smollm2-135m'?"),
+        (("llamacpp}\nmodel: {target: smollm2-135m", "vllm}\nmodel: {target: smollm2"), "model.target"),
+        (("kind: none}", "kind: draft-model, draft: smollm}"), "methods[0].draft"),
         (("kind: prompts", "kind: prompts, repetitions: three"), "repetitions"),
         (("name: small", "name: [small"), "plan.yaml:"),
         (("kind: prompts", "kind: prompts, max_tokens: [0]"), "at least 1"),
     ],
 )
-def test_a_broken_plan_is_one_error(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+def test_a_broken_plan_is_one_error(tmp_path: Path, change: tuple[str, str], says: str, command: str) -> None:
     """Exit code 2, one message that names the place, nothing written, no traceback."""
     (tmp_path / "plan.yaml").write_text(GOOD.replace(*change))
-    ended = draftmark(tmp_path, "run", "plan.yaml")
+    ended = draftmark(tmp_path, command, "plan.yaml")
     assert ended.returncode == 2, ended.stderr
     assert says in ended.stderr
     assert ended.stderr.count("draftmark: ") == 1
@@ -104,6 +109,25 @@ def test_init_writes_a_plan_that_is_valid_and_never_overwrites(tmp_path: Path) -
     read_plan(text, "mine.yaml")
     assert draftmark(tmp_path, "init", "mine.yaml").returncode == 2
     assert (tmp_path / "mine.yaml").read_text() == text
+
+
+def test_a_hub_id_is_taken_as_it_is(tmp_path: Path) -> None:
+    """A plan for an engine that loads from the hub names a model that is not here."""
+    (tmp_path / "plan.yaml").write_text(GOOD.replace("llamacpp", "sglang").replace("smollm2-135m", "a/b"))
+    ended = draftmark(tmp_path, "plan", "plan.yaml")
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_dry_run_shows_where_a_bundled_model_will_lie(tmp_path: Path) -> None:
+    """The commands name its file in the cache, and nothing is fetched."""
+    server = tmp_path / "llama-server"
+    server.write_text("#!/bin/sh\n")
+    server.chmod(0o755)
+    (tmp_path / "plan.yaml").write_text(GOOD.replace("llamacpp}", f"llamacpp, binary: {server}}}"))
+    ended = draftmark(tmp_path, "run", "plan.yaml", "--dry-run", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert ended.returncode == 0, ended.stderr
+    assert re.search(r"--model \S*/models/SmolLM2-135M-Instruct\.Q4_1\.gguf ", ended.stdout)
+    assert {path.name for path in tmp_path.iterdir()} == {"llama-server", "plan.yaml"}
 
 
 def test_plan_prints_json_for_programs(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def _read(path: Path) -> tuple[Plan, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: cannot read: {error}") from error
     plan = read_plan(text, str(path))
-    check_paths(text, str(path), lambda name: Path(name).expanduser().exists())
+    check_paths(text, str(path), lambda name: Path(name).expanduser().exists(), staging.located)
     return plan, text
 
 
