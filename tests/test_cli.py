@@ -106,7 +106,7 @@ def test_init_writes_a_plan_that_is_valid_and_never_overwrites(tmp_path: Path) -
     """What init writes can be planned; a second init leaves it alone."""
     assert draftmark(tmp_path, "init", "mine.yaml").returncode == 0
     text = (tmp_path / "mine.yaml").read_text()
-    read_plan(text, "mine.yaml")
+    assert read_plan(text, "mine.yaml").name == "mine"
     assert draftmark(tmp_path, "init", "mine.yaml").returncode == 2
     assert (tmp_path / "mine.yaml").read_text() == text
 

@@ -49,7 +49,7 @@ ONLY = click.option(
 @click.argument("plan_file", metavar="[PLAN]", type=click.Path(path_type=Path), default="plan.yaml")
 def init(plan_file: Path) -> None:
     """Write a commented plan for this machine to PLAN (plan.yaml when not given; - prints it)."""
-    text = starter(Local().machine(), staging.engines_present())
+    text = starter(Local().machine(), staging.engines_present(), plan_file.stem)
     if str(plan_file) == "-":
         click.echo(text, nl=False)
         return
