@@ -49,6 +49,7 @@ def draftmark(folder: Path, *arguments: str, **env: str) -> subprocess.Completed
         (("kind: prompts", "kind: prompts, repetitions: three"), "repetitions"),
         (("name: small", "name: [small"), "plan.yaml:"),
         (("kind: prompts", "kind: prompts, max_tokens: [0]"), "at least 1"),
+        (("methods:", "server: {args: {port: 8099}}\nmethods:"), "server.args.port: draftmark picks"),
     ],
 )
 def test_a_broken_plan_is_one_error(tmp_path: Path, change: tuple[str, str], says: str, command: str) -> None:
@@ -111,6 +112,29 @@ def test_init_writes_a_plan_that_is_valid_and_never_overwrites(tmp_path: Path) -
     assert (tmp_path / "mine.yaml").read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("run", "plan.yaml", "-o", "plan.yaml"), "'plan.yaml' is a file"),
+        (("plan", "plan.yaml", "-o", "plan.yaml"), "'plan.yaml' is a file"),
+        (("run", "plan.yaml", "-o", "plan.yaml/deeper"), "a file is where a folder is needed"),
+        (("status", "plan.yaml"), "no results here"),
+        (("plan", "."), ".: is a directory"),
+        (("plan", "binary"), "binary: is not a text file"),
+    ],
+)
+def test_a_file_is_no_folder_and_a_folder_no_plan(
+    tmp_path: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    """Exit code 2, and what is wrong with the path in words."""
+    (tmp_path / "plan.yaml").write_text(GOOD)
+    (tmp_path / "binary").write_bytes(b"\x7fELF\xd0\x00")
+    ended = draftmark(tmp_path, *arguments)
+    assert ended.returncode == 2, ended.stderr
+    assert says in ended.stderr
+    assert "Errno" not in ended.stderr
+
+
 def test_a_hub_id_is_taken_as_it_is(tmp_path: Path) -> None:
     """A plan for an engine that loads from the hub names a model that is not here."""
     (tmp_path / "plan.yaml").write_text(GOOD.replace("llamacpp", "sglang").replace("smollm2-135m", "a/b"))
@@ -150,6 +174,14 @@ def test_plan_promises_no_less_than_it_may_take(tmp_path: Path) -> None:
     told = draftmark(tmp_path, "plan", "plan.yaml").stdout
     assert "15 measured requests" in told
     assert " to " not in told
+
+
+def test_one_cell_is_no_plural(tmp_path: Path) -> None:
+    """A single cell is counted as one."""
+    (tmp_path / "plan.yaml").write_text(GOOD.replace("prompts}", "prompts, prompts: [code]}"))
+    told = draftmark(tmp_path, "plan", "plan.yaml").stdout
+    assert "1 cell, all" in told
+    assert "1 cells" not in told
 
 
 def test_plan_can_be_piped_into_something_that_stops_reading(tmp_path: Path) -> None:
