@@ -154,6 +154,24 @@ def test_a_dry_run_shows_where_a_bundled_model_will_lie(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"llama-server", "plan.yaml"}
 
 
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        ("loading\nSegmentation fault (core dumped)\n", "native-crash: "),
+        ("Killed\n", "killed: "),
+        ('ModuleNotFoundError: No module named "flashinfer"\n', "lacks the Python module flashinfer"),
+        ("", "the log is empty"),
+        (" \n", "the log is empty"),
+    ],
+)
+def test_a_log_of_a_line_is_diagnosed(tmp_path: Path, log: str, says: str) -> None:
+    """Exit code 1 and the cause, where the log is the one word that the system had, or none."""
+    (tmp_path / "server.log").write_text(log)
+    ended = draftmark(tmp_path, "diagnose", "server.log")
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert says in ended.stdout
+
+
 def test_plan_prints_json_for_programs(tmp_path: Path) -> None:
     """Standard output is one JSON value with services and their cells."""
     (tmp_path / "plan.yaml").write_text(GOOD)

@@ -150,6 +150,10 @@ def diagnose(path: Path, engine: str | None) -> None:
 
 def _of_log(path: Path, engine: str | None) -> tuple[Diagnosis | None, str, str | None]:
     log = _log(path)
+    if not log.strip():
+        remedy = "look where the server's standard error went, or run its command by hand"
+        empty = Diagnosis(cause=diagnosis.UNCLASSIFIED, summary="the log is empty", remedy=remedy)
+        return empty, log, engine
     return diagnosis.diagnose(log, engine, None, ready=None), log, engine
 
 
