@@ -62,10 +62,14 @@ GENERAL_LINES = (
     ("host-out-of-memory", "MemoryError: Unable to allocate 3.2 GiB"),
     ("process-limit", "  what():  Resource temporarily unavailable"),
     ("native-exception", "  what():  basic_string::_M_create"),
+    ("native-crash", "Segmentation fault (core dumped)"),
+    ("killed", "Killed"),
+    ("killed", "serve.sh: line 3: 12345 Killed                  python -m vllm.entrypoints"),
 )
 GENERAL_SETBACKS = (
     ("nccl-warning", "host:1:1 [0] NCCL WARN Call to posix_fallocate failed"),
     ("package-missing", "ModuleNotFoundError: No module named 'flashinfer'"),
+    ("package-missing", 'ModuleNotFoundError: No module named "flashinfer"'),
 )
 SGLANG_LINES = (
     (

@@ -186,5 +186,7 @@ def test_speculation_that_never_drafted_is_named() -> None:
 
 def test_few_prompts_are_few_samples_however_often_repeated() -> None:
     """Three different prompts at least; nothing at all is flagged and not a crash."""
-    assert "1 different prompts" in raised([record(request=str(i)) for i in range(9)])["few-samples"]
-    assert "0 different prompts" in raised([])["few-samples"]
+    assert (
+        "1 different prompt was answered" in raised([record(request=str(i)) for i in range(9)])["few-samples"]
+    )
+    assert "0 different prompts were answered" in raised([])["few-samples"]

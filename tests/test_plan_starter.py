@@ -39,6 +39,30 @@ def test_a_starter_is_a_valid_plan(machine: dict[str, Any], engines: tuple[str, 
         assert matrix.plan.engine.kind in engines
 
 
+@pytest.mark.parametrize(
+    ("stem", "name"),
+    [
+        ("my", "my"),
+        ("-", "first"),
+        ("été 2", "t-2"),
+        (".x", "x"),
+        ("12", "12"),
+        ("1e5", "1e5"),
+        ("null", "null"),
+    ],
+)
+def test_a_starter_is_named_as_its_file(stem: str, name: str) -> None:
+    """The plan's name, and with it the results' folder, is the file's stem, made valid."""
+    assert read_plan(starter({}, (), stem), "plan.yaml").name == name
+
+
+@pytest.mark.parametrize("engines", [(), ("llamacpp",), ("sglang",)])
+def test_a_starter_asks_a_small_model_for_short_answers(engines: tuple[str, ...]) -> None:
+    """The bundled model loops in longer ones: each cell has 64 tokens, as in the quickstart."""
+    matrix = expand(read_plan(starter({"cores": 2}, engines), "plan.yaml"))
+    assert {cell.max_tokens for service in matrix.services for cell in service.cells} == {64}
+
+
 @pytest.mark.parametrize(("machine", "engines"), MACHINES)
 def test_what_a_starter_teaches_is_valid(machine: dict[str, Any], engines: tuple[str, ...]) -> None:
     """With the comment signs taken away, every optional section reads, and all sections are there."""

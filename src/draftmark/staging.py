@@ -102,8 +102,17 @@ def model_path(name: str, on_progress: Progress = lambda _: None, cache: Path | 
     Raises BadInput for what is not there and StageError for a bundled model that cannot be fetched.
     """
     if name in BUNDLED:
-        folder = cache or platformdirs.user_cache_path("draftmark") / "models"
-        return str(fetched(BUNDLED[name], folder, on_progress))
+        return str(fetched(BUNDLED[name], cache or _bundled_folder(), on_progress))
+    return located(name)
+
+
+def located(name: str) -> str:
+    """The same, of a bundled model the place where it lies once it is fetched; nothing is fetched.
+
+    Raises BadInput for what is not there.
+    """
+    if name in BUNDLED:
+        return bundled_place(name)
     path = Path(name).expanduser()
     if path.exists():
         return str(path.absolute())
@@ -112,13 +121,22 @@ def model_path(name: str, on_progress: Progress = lambda _: None, cache: Path | 
     raise _no_such_model(name, path)
 
 
+def bundled_place(name: str) -> str:
+    """Where a bundled model lies once it is fetched; any other word as it is."""
+    return str(_bundled_folder() / BUNDLED[name].file_name) if name in BUNDLED else name
+
+
+def _bundled_folder() -> Path:
+    return platformdirs.user_cache_path("draftmark") / "models"
+
+
 def local_copy(name: str) -> Path | None:
     """Where a model's files lie on this machine already; None where they do not. Nothing is fetched.
 
     A hub id is looked for in the hub's own cache, in its newest snapshot.
     """
     if name in BUNDLED:
-        path = platformdirs.user_cache_path("draftmark") / "models" / BUNDLED[name].file_name
+        path = Path(bundled_place(name))
         return path if _is_whole(path, BUNDLED[name]) else None
     path = Path(name).expanduser()
     if path.exists():

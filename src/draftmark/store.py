@@ -110,7 +110,7 @@ class ResultTree:
     def locked(self) -> Iterator[None]:
         """Hold the tree for one campaign; raises ResultError while another one runs in it."""
         with _translated(self.root):
-            self.root.mkdir(parents=True, exist_ok=True)
+            self._make_folder()
             handle = (self.root / ".lock").open("w")
         with handle:
             try:
@@ -121,6 +121,13 @@ class ResultTree:
                     "wait for it, or give another folder with -o",
                 ) from None
             yield
+
+    def _make_folder(self) -> None:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            hint = "move it, or give another folder with -o"
+            raise ResultError(f"{self.root}: a file is where a folder is needed", hint) from None
 
     def write_service(self, result: ServiceResult) -> None:
         """Store one start of a service."""
@@ -290,7 +297,7 @@ def _opened(path: Path, kind: type[Stored]) -> Stored | Unusable | None:
     """A stored value, None where there is no file, or why it cannot be believed."""
     try:
         content = msgspec.json.decode(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (msgspec.DecodeError, OSError) as error:
         return Unusable(f"damaged ({error})")

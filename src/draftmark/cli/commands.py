@@ -36,9 +36,8 @@ from draftmark.store import ResultTree
 from draftmark.workload import check_files, read_tokenizer
 
 PLAN = click.argument("plan_file", metavar="PLAN", type=click.Path(path_type=Path))
-OUTPUT = click.option(
-    "-o", "--output", metavar="DIR", type=click.Path(path_type=Path), help="Result tree [results/NAME]."
-)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+OUTPUT = click.option("-o", "--output", metavar="DIR", type=FOLDER, help="Result tree [results/NAME].")
 PHASE = click.option("--phase", metavar="NAME", help="Only this phase (`draftmark plan` names them).")
 ONLY = click.option(
     "--only", metavar="PATTERN", help="Only what matches SERVICE, CELL or SERVICE/CELL: '*-ngram-*/code-*'."
@@ -49,7 +48,7 @@ ONLY = click.option(
 @click.argument("plan_file", metavar="[PLAN]", type=click.Path(path_type=Path), default="plan.yaml")
 def init(plan_file: Path) -> None:
     """Write a commented plan for this machine to PLAN (plan.yaml when not given; - prints it)."""
-    text = starter(Local().machine(), staging.engines_present())
+    text = starter(Local().machine(), staging.engines_present(), plan_file.stem)
     if str(plan_file) == "-":
         click.echo(text, nl=False)
         return
@@ -147,13 +146,7 @@ def _kinds(_: click.Context, __: click.Parameter, text: str | None) -> tuple[Pro
 
 @click.command("check-lossless")
 @click.argument("source", metavar="PLAN|DIR", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Result tree [results/NAME-lossless].",
-)
+@click.option("-o", "--output", metavar="DIR", type=FOLDER, help="Result tree [results/NAME-lossless].")
 @PHASE
 @click.option("--only", metavar="PATTERN", help="Only what matches, and its baseline: '*-ngram-*'.")
 @click.option(
@@ -250,14 +243,9 @@ def _campaign(
 
 def _read(path: Path) -> tuple[Plan, str]:
     """A plan from a file, checked against the file system, and its text."""
-    try:
-        text = path.read_text()
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such plan file", "`draftmark init` writes one") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: cannot read: {error}") from error
+    text = _text(str(path), "`draftmark init` writes a plan")
     plan = read_plan(text, str(path))
-    check_paths(text, str(path), lambda name: Path(name).expanduser().exists())
+    check_paths(text, str(path), lambda name: Path(name).expanduser().exists(), staging.located)
     return plan, text
 
 
@@ -266,11 +254,17 @@ def _texts(plan: Plan) -> dict[str, str]:
     return {name: _text(name) for name in sorted(named_files(plan))}
 
 
-def _text(name: str) -> str:
+def _text(name: str, if_missing: str = "") -> str:
     try:
         return Path(name).expanduser().read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{name}: cannot read: {error}") from error
+    except FileNotFoundError:
+        raise BadInput(f"{name}: no such file", if_missing) from None
+    except IsADirectoryError:
+        raise BadInput(f"{name}: is a directory", "give a file in it") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{name}: is not a text file") from None
+    except OSError as error:
+        raise BadInput(f"{name}: cannot read: {error.strerror}") from error
 
 
 def _expanded(plan: Plan, files: Mapping[str, str]) -> Matrix:

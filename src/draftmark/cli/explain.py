@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+import msgspec
 import yaml
 
 from draftmark import diagnose as diagnosis
@@ -17,10 +18,18 @@ from draftmark.hosts import Local
 from draftmark.memory import GPUS, Gpu, gpu_named, memory_text, plan_memory
 from draftmark.models.facts import ModelFacts, mismatches
 from draftmark.plan import tokens
-from draftmark.schema import Diagnosis, EngineKind, EngineSpec, Method, ModelSpec, Scalar, Service
+from draftmark.schema import Diagnosis, EngineKind, EngineSpec, Method, ModelSpec, Scalar, Service, TokenCount
 from draftmark.store import ResultTree
 
 FITTING = ("sglang", "vllm", "llamacpp")
+
+
+def _length(_: click.Context, __: click.Parameter, text: str) -> int:
+    try:
+        return tokens(msgspec.convert(int(text) if text.isdecimal() else text, TokenCount))
+    except ValueError:
+        hint = "a positive number or thousands, such as 8192 or 30k"
+        raise BadInput(f"--context: '{text}' is no number of tokens", hint) from None
 
 
 @click.command()
@@ -31,7 +40,9 @@ FITTING = ("sglang", "vllm", "llamacpp")
 @click.option("--tp", type=click.IntRange(1), default=1, help="Tensor-parallel degree [1].")
 @click.option("--method", default="none", help="Method kind, as in a plan [none].")
 @click.option("--param", multiple=True, metavar="NAME=VALUE", help="Of the method: block_size=16.")
-@click.option("--context", default="32768", help="Tokens of one request, such as 8192 or 30k [32768].")
+@click.option(
+    "--context", default="32768", callback=_length, help="Tokens of one request, such as 8192 or 30k [32768]."
+)
 @click.option("--concurrency", type=click.IntRange(1), default=8, help="Requests at once [8].")
 @click.option("--memory-fraction", type=click.FloatRange(0, 1, min_open=True), help="[the engine's own]")
 @click.option("--arg", multiple=True, metavar="FLAG=VALUE", help="Engine flag: disable-radix-cache=true.")
@@ -63,7 +74,7 @@ def _service(
     tp: int,
     method: str,
     param: tuple[str, ...],
-    context: str,
+    context: int,
     concurrency: int,
     memory_fraction: float | None,
     arg: tuple[str, ...],
@@ -76,7 +87,6 @@ def _service(
     for name in params:
         if name not in known[method].params:
             raise BadInput(f"{method} has no parameter '{name}'", nearest(name, known[method].params))
-    length = tokens(int(context) if context.isdigit() else context)
     return Service(
         id=f"{engine}-tp{tp}-{method}",
         phase=f"tp{tp}",
@@ -85,8 +95,8 @@ def _service(
         engine=EngineSpec(kind=engine, version=engine_version),
         model=ModelSpec(target=model, draft=draft),
         method=Method(name=method, kind=method, draft=draft, params=params),
-        context_length=length,
-        context_needed=length,
+        context_length=context,
+        context_needed=context,
         memory_fraction=memory_fraction,
         max_running_requests=concurrency,
         ready_timeout_s=1.0,
@@ -140,6 +150,10 @@ def diagnose(path: Path, engine: str | None) -> None:
 
 def _of_log(path: Path, engine: str | None) -> tuple[Diagnosis | None, str, str | None]:
     log = _log(path)
+    if not log.strip():
+        remedy = "look where the server's standard error went, or run its command by hand"
+        empty = Diagnosis(cause=diagnosis.UNCLASSIFIED, summary="the log is empty", remedy=remedy)
+        return empty, log, engine
     return diagnosis.diagnose(log, engine, None, ready=None), log, engine
 
 

@@ -10,7 +10,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from draftmark.campaign import events
-from draftmark.cli.show import cell_line, duration, lasting
+from draftmark.cli.show import cell_line, counted, duration, lasting
 from draftmark.estimate import Span
 
 QUIET_S = 30.0
@@ -44,7 +44,7 @@ class Progress:
         """Take one event."""
         match event:
             case events.ServiceStarting(service, cells):
-                self._say(f"{service.id}: starting for {cells} cells")
+                self._say(f"{service.id}: starting for {counted(cells, 'cell')}")
                 self._foot = f"{service.id}: starting"
             case events.ServiceProgress(service, text, elapsed_s):
                 self._going_on(f"{service.id}: {text} ({duration(elapsed_s)})")
@@ -85,5 +85,7 @@ class Progress:
     def _render(self) -> Text | Spinner:
         elapsed = duration(time.monotonic() - self._began)
         left = f", about {lasting(self._left)} left" if self._left is not None else ""
-        self._spinner.update(text=Text(f"{self._foot}   {self._done}/{self._cells} cells, {elapsed}{left}"))
+        self._spinner.update(
+            text=Text(f"{self._foot}   {self._done}/{counted(self._cells, 'cell')}, {elapsed}{left}")
+        )
         return self._spinner

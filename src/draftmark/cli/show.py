@@ -20,9 +20,9 @@ def plan_text(matrix: Matrix, times: Estimate, notes: Iterable[str] = ()) -> Ite
     plan = matrix.plan
     cells = [cell for service in matrix.services for cell in service.cells]
     fewest, most = sum(cell.requests for cell in cells), sum(cell.most_requests for cell in cells)
-    requests = _count(most, "measured request")
+    requests = counted(most, "measured request")
     yield (
-        f"{plan.name}: {_count(len(matrix.services), 'service start')}, {_count(len(cells), 'cell')}, "
+        f"{plan.name}: {counted(len(matrix.services), 'service start')}, {counted(len(cells), 'cell')}, "
         f"{f'{fewest:,} to ' * (fewest < most)}{requests}"
     )
     baseline = plan.baseline or "none (nothing to compare with)"
@@ -42,14 +42,14 @@ def plan_text(matrix: Matrix, times: Estimate, notes: Iterable[str] = ()) -> Ite
 
 def _phase(name: str, services: Sequence[Service], times: Estimate) -> Iterator[str]:
     grid = list(dict.fromkeys(cell.id for service in services for cell in service.cells))
-    yield f"phase {name}: {_count(len(services), 'service start')}, about {lasting(times.phases[name])}"
+    yield f"phase {name}: {counted(len(services), 'service start')}, about {lasting(times.phases[name])}"
     yield f"  cells: {' '.join(grid)}"
     width = max(len(service.id) for service in services)
     spans = {service.id: lasting(times.services[service.id]) for service in services}
     broad = max(12, *map(len, spans.values()))
     for service in services:
-        time, share = f"{spans[service.id]:>{broad}}", _share(service, grid)
-        yield f"  {service.id:<{width}}  {time}  {len(service.cells):>3} cells, {share}"
+        time, cells = f"{spans[service.id]:>{broad}}", counted(len(service.cells), "cell")
+        yield f"  {service.id:<{width}}  {time}  {cells:>9}, {_share(service, grid)}"
 
 
 def _share(service: Service, grid: Sequence[str]) -> str:
@@ -65,7 +65,7 @@ def _dropped(matrix: Matrix) -> Iterator[str]:
     reasons: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for drop in matrix.dropped:
         reasons[drop.phase, drop.why][drop.service].append(drop.cell)
-    yield f"dropped: {_count(len(matrix.dropped), 'cell')}"
+    yield f"dropped: {counted(len(matrix.dropped), 'cell')}"
     for (phase, why), services in reasons.items():
         cells = list(dict.fromkeys(cell for ids in services.values() for cell in ids))
         yield f"  {phase}: {_names(cells)} on {_names(list(services))}"
@@ -98,7 +98,7 @@ def again_text(cells: Iterable[CellResult], plan_file: str) -> Iterator[str]:
     if doubted := [kinds for kinds in passing if kinds]:
         kinds = " and ".join(sorted(set().union(*doubted)))
         yield (
-            f"{_count(len(doubted), 'cell')} flagged {kinds} and not ranked: let nothing else run here, then "
+            f"{counted(len(doubted), 'cell')} flagged {kinds} and not ranked: let nothing else run here, then "
             f"`draftmark run {plan_file} --again-flagged`"
         )
 
@@ -110,7 +110,7 @@ def status_text(matrix: Matrix, cells: Iterable[CellResult], problems: Mapping[s
         by_service[result.service].append(result)
     ok = sum(result.status == "ok" for results in by_service.values() for result in results)
     total = sum(len(service.cells) for service in matrix.services)
-    yield f"{matrix.plan.name}: {ok} of {_count(total, 'cell')} measured"
+    yield f"{matrix.plan.name}: {ok} of {counted(total, 'cell')} measured"
     width = max(len(service.id) for service in matrix.services)
     for service in matrix.services:
         results = by_service[service.id]
@@ -147,7 +147,7 @@ def lossless_text(check: LosslessCheck) -> Iterator[str]:
     found = [one.found for one in check.cells if one.found]
     compared, differing = sum(one.compared for one in found), sum(one.differing for one in found)
     base = check.baseline or "no baseline"
-    yield f"{check.answer}: {check.name}, {differing} of {_count(compared, 'output')} differ from {base}'s"
+    yield f"{check.answer}: {check.name}, {_differing(differing, compared, ' output')} from {base}'s"
     width = max((len(f"{one.service}/{one.cell}") for one in check.cells), default=0)
     for one in check.cells:
         name, said = f"{one.service}/{one.cell}", "; ".join(filter(None, (one.why, *_compared(one))))
@@ -156,14 +156,20 @@ def lossless_text(check: LosslessCheck) -> Iterator[str]:
     yield from (f"! {note}" for note in check.notes)
 
 
+def _differing(number: int, compared: int, noun: str = "") -> str:
+    one = compared == 1
+    nouns = noun and f"{noun}{'' if one else 's'}"
+    return f"{number} of {compared:,}{nouns} differ{'s' if one else ''}"
+
+
 def _compared(one: CheckedCell) -> Iterator[str]:
     """What a cell's verdict stands on."""
     if one.found is None:
         return
-    yield f"{one.found.differing} of {one.found.compared} differ"
+    yield _differing(one.found.differing, one.found.compared)
     yield f"baseline against itself {one.found.control_differing} of {one.found.control_compared}"
     if one.drafted is not None and one.accepted is not None:
-        yield f"{one.accepted:,} of {_count(one.drafted, 'drafted token')} accepted"
+        yield f"{one.accepted:,} of {counted(one.drafted, 'drafted token')} accepted"
 
 
 def _partings(one: CheckedCell, base: str) -> Iterator[str]:
@@ -188,7 +194,7 @@ def outcome_text(outcome: Outcome) -> str:
     failed = f", {outcome.failed} failed" if outcome.failed else ""
     asked = outcome.estimate
     time = f" in {duration(outcome.took_s)} (estimated {lasting(asked.total)}, {_basis(asked)})"
-    return f"{_count(outcome.measured, 'cell')} measured{time if outcome.took_s else ''}{kept}{failed}"
+    return f"{counted(outcome.measured, 'cell')} measured{time if outcome.took_s else ''}{kept}{failed}"
 
 
 def _basis(times: Estimate) -> str:
@@ -200,7 +206,8 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """A number and its noun in the plural that it needs: ``1 cell``, ``2,000 cells``."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 

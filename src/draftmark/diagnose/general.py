@@ -273,6 +273,22 @@ GENERAL = (
         "raise ulimit -u and the container's pids limit, or ulimit -v",
     ),
     Signature(
+        "native-crash",
+        "root",
+        "Segmentation fault",
+        "native code crashed (SIGSEGV) while {phase}",
+        "run once with CUDA_LAUNCH_BLOCKING=1; try another attention backend",
+    ),
+    Signature(
+        "killed",
+        "wrapper",
+        "Killed",
+        "a shell says that the server was killed (SIGKILL) while {phase}: by a person or a supervisor, or by "
+        "the kernel for want of main memory",
+        "look at dmesg for the kernel's OOM killer",
+        r"(?m)^(?:.*: line \d+: +\d+ )?Killed(?:  .*)?$",
+    ),
+    Signature(
         "native-exception",
         "root",
         "  what():  ",
@@ -286,7 +302,7 @@ GENERAL = (
         "ModuleNotFoundError: No module named ",
         "the engine's environment lacks the Python module {module}",
         "install it there, or install the engine again",
-        r"ModuleNotFoundError: No module named '(?P<module>[^']+)'",
+        r"""ModuleNotFoundError: No module named ['"](?P<module>[^'"]+)['"]""",
     ),
 )
 """Looked for in every log; earlier ones win where two are on one line."""

@@ -98,8 +98,9 @@ def signatures(engine: str | None) -> tuple[Signature, ...]:
 def causes(case: Case) -> Iterator[Diagnosis]:
     """What can have made it fail, the most telling first; the first one is the answer."""
     yield from root(case)
-    if not case.ready and (case.failed or case.wrappers):
-        yield from (told(case, hit) for hit in case.hits("setback"))
+    if not case.ready:
+        known = case.failed or case.wrappers
+        yield from (told(case, hit) for hit in case.hits("setback") if known or _ends(case.log, hit))
     # SGLang kills all of itself when a part of it fails, so that its SIGKILL says less than its log.
     if case.exit is None or (case.engine == "sglang" and case.exit.cause == "killed"):
         yield from exception(case)
@@ -117,6 +118,12 @@ def root(case: Case) -> Iterator[Diagnosis]:
         yield told(case, first)
     elif behind is not None:
         yield unclassified(case, behind)
+
+
+def _ends(log: Log, hit: Hit) -> bool:
+    """Whether it is an exception on the log's last line: nothing went on after it."""
+    rest = log.text[hit.at :].strip()
+    return "\n" not in rest and message(rest).startswith(hit.signature.needle)
 
 
 def wrapped(log: Log, at: int) -> int | None:

@@ -49,6 +49,8 @@ def resolve(ours: Mapping[str, Setting], service: Service, known: Known) -> dict
     flags = {name: setting.value for name, setting in ours.items()}
     for name, theirs in _raw(service, known).items():
         own = ours.get(name)
+        if name == "port":
+            raise BadInput(f"{theirs.key}: draftmark picks a free port for each start", "leave it out")
         if own and own.key and str(own.value) != str(theirs.value):
             raise BadInput(
                 f"{theirs.key}: {_shown(theirs.value)} contradicts {own.key}: {_shown(own.value)}",

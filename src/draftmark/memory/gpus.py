@@ -50,9 +50,11 @@ def gpu_named(text: str) -> Gpu:
 
     Raises BadInput for anything else.
     """
-    if size := re.fullmatch(r"\s*([\d.]+)\s*(GB|GiB|MiB)\s*", text):
+    if size := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(GB|GiB|MiB)\s*", text):
         unit = {"GB": _GB, "GiB": GIB, "MiB": 1 << 20}[size[2]]
-        return Gpu(text.strip(), round(float(size[1]) * unit))
+        if not (total := round(float(size[1]) * unit)):
+            raise BadInput(f"GPU '{text}': has no memory", "give its memory: 96GB")
+        return Gpu(text.strip(), total)
     plain = _plain(text)
     for name, gpu in GPUS.items():
         if plain == _plain(name):

@@ -178,7 +178,8 @@ def _no_draft(speculative: bool, on: bool | None, speculation: Speculation | Non
 def _few_samples(done: Sequence[RequestRecord]) -> Iterator[Flag]:
     prompts = len({record.prompt_id for record in done})
     if prompts < FEWEST_PROMPTS:
+        said = "1 different prompt was" if prompts == 1 else f"{prompts} different prompts were"
         yield Flag(
             kind="few-samples",
-            detail=f"{prompts} different prompts were answered (at least {FEWEST_PROMPTS})",
+            detail=f"{said} answered (at least {FEWEST_PROMPTS})",
         )

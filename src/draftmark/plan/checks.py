@@ -271,13 +271,12 @@ def _commands(document: Document, plan: Plan) -> None:
     if plan.engine.kind == "attach":
         return
     origins = dict(zip((method.name for method in expand_methods(plan)), _origins(plan), strict=True))
-    target = plan.model.target
     for service in expand(plan).services:
         launch = Launch(
             port=1,
             served_name=plan.model.served_name or plan.name,
-            model=target if "/" in target or target.endswith(".gguf") else f"{target}.gguf",
-            draft=service.method.draft,
+            model=_as_file(plan.model.target),
+            draft=_as_file(service.method.draft) if service.method.draft else None,
             program=(plan.engine.kind,),
             cores=service.threads or 1,
         )
@@ -286,6 +285,11 @@ def _commands(document: Document, plan: Plan) -> None:
         except BadInput as error:
             at, message = _placed(error.message, service.method.name, origins[service.method.name])
             raise document.error(at, message, error.hint) from None
+
+
+def _as_file(model: str) -> str:
+    """A model's word as an engine sees it: a bundled model's name will be a file."""
+    return model if "/" in model or model.endswith(".gguf") else f"{model}.gguf"
 
 
 def _placed(message: str, method: str, index: int) -> tuple[Path, str]:

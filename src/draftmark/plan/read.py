@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from draftmark.engines import ENGINES
-from draftmark.errors import nearest
+from draftmark.errors import BadInput, nearest
 from draftmark.plan import shape
 from draftmark.plan.checks import CHECKS
 from draftmark.plan.document import SECRET, Document, Path, is_path, parse
@@ -37,10 +37,13 @@ def read_plan(text: str, source: str) -> Plan:
     return msgspec.structs.replace(plan, baseline=baseline_of(plan))
 
 
-def check_paths(text: str, source: str, exists: Callable[[str], bool]) -> None:
-    """Raise PlanError for the first file that a valid plan names and that ``exists`` denies.
+def check_paths(
+    text: str, source: str, exists: Callable[[str], bool], find_model: Callable[[str], object] = str
+) -> None:
+    """Raise PlanError for the first file or model that a valid plan names and that is not there.
 
-    What lies on another machine is not asked for. ``exists`` gets each path as the plan has it.
+    What lies on another machine is not asked for. ``exists`` gets each path as the plan has it, and
+    ``find_model`` each model that draftmark serves; it raises BadInput for one that is not there.
     """
     document, plan = parse(text, source), read_plan(text, source)
     named: list[tuple[Path, str | None]] = []
@@ -56,6 +59,15 @@ def check_paths(text: str, source: str, exists: Callable[[str], bool]) -> None:
     for path, value in named:
         if value and (is_path(value) or path[-1] == "file") and not exists(value):
             raise document.error(path, f"no such file: {value}")
+        if value and path[-1] in ("target", "draft") and plan.engine.kind != "attach":
+            _check_model(document, path, value, find_model)
+
+
+def _check_model(document: Document, path: Path, name: str, find_model: Callable[[str], object]) -> None:
+    try:
+        find_model(name)
+    except BadInput as error:
+        raise document.error(path, error.message, error.hint) from None
 
 
 def _set_params_apart(data: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,7 +1,13 @@
 """A commented first plan for the machine at hand."""
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
+
+from draftmark.plan.document import parse
+
+DEFAULT_NAME = "first"
+"""Of a plan whose file has no name to go by."""
 
 HEAD = """\
 # A draftmark plan: which servers to start, and what to measure on each.
@@ -9,7 +15,7 @@ HEAD = """\
 #   draftmark run FILE      measures it; after an interruption the same command goes on
 # This machine: {machine}.
 
-name: first
+name: {name}
 description: Which way of decoding is fastest here?
 """
 
@@ -65,11 +71,11 @@ BY_ENGINE = {
 }
 
 CPU_WORK = """
-workloads:
-  - {kind: prompts, prompts: [code, json, creative], max_tokens: [128], repetitions: 5}
-  # - {kind: concurrency, levels: [1, 2, 4], max_tokens: 128}             # so many requests at a time
-  # - {kind: concurrency, rates: [0.5, 1], max_tokens: 128}               # requests per second
-  # - {kind: context, lengths: [1k, 3k], max_tokens: 128}                 # prompts of exact length
+workloads:                             # so small a model soon repeats itself; larger ones take 256 and more
+  - {kind: prompts, prompts: [code, json, creative], max_tokens: [64], repetitions: 5}
+  # - {kind: concurrency, levels: [1, 2, 4], max_tokens: 64}              # so many requests at a time
+  # - {kind: concurrency, rates: [0.5, 1], max_tokens: 64}                # requests per second
+  # - {kind: context, lengths: [1k, 3k], max_tokens: 64}                  # prompts of exact length
   # - {kind: agentic, scenarios: [cli-calculator], turns: 5}              # sessions that grow
 """
 
@@ -117,22 +123,31 @@ GPU_TAIL = {
 }
 
 
-def starter(machine: Mapping[str, Any], engines_present: Collection[str] = ()) -> str:
+def starter(
+    machine: Mapping[str, Any], engines_present: Collection[str] = (), stem: str = DEFAULT_NAME
+) -> str:
     """Text of a valid plan, every optional section in it as a comment.
 
     Args:
         machine: facts as ``hosts.Host.machine`` gives them; ``cores`` and ``gpus`` are used where present.
         engines_present: kinds of engines found on the machine, the first of sglang and vllm is taken;
             llama.cpp where there is no GPU.
+        stem: of the file's name; the plan's name is made of it.
     """
     gpus = len(machine.get("gpus") or ())
-    head = HEAD.format(machine=_machine(machine))
+    head = HEAD.format(machine=_machine(machine), name=_name(stem))
     if not gpus:
         return head + CPU + CPU_WORK + TAIL.format(gpus=0, **CPU_TAIL)
     engine = next((kind for kind in BY_ENGINE if kind in engines_present), "sglang")
     words = BY_ENGINE[engine]
     work = GPU.format(engine=engine, degrees=_degrees(gpus), **words) + GPU_WORK
     return head + work + TAIL.format(gpus=gpus, flag=words["flag"], **GPU_TAIL)
+
+
+def _name(stem: str) -> str:
+    """A valid name as YAML has it: what would be a number or true is quoted."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip("._-") or DEFAULT_NAME
+    return name if isinstance(parse(f"name: {name}", "").data["name"], str) else f'"{name}"'
 
 
 def _degrees(gpus: int) -> list[int]:
