@@ -16,13 +16,14 @@ import pytest
 
 import altering_llama
 import tiny_gguf
-from draftmark.compare import Answer, LosslessCheck, check_lossless, compare
+from draftmark.cli.show import lossless_text
+from draftmark.compare import Answer, CheckedCell, LosslessCheck, check_lossless, compare
 from draftmark.engines import ENGINES, Launch
 from draftmark.errors import BadInput
 from draftmark.plan import expand, lossless_plan, read_plan, with_baselines
 from draftmark.recommend import recommend
 from draftmark.recommend.rank import candidates
-from draftmark.schema import Chunk, PromptsWorkload
+from draftmark.schema import Chunk, Lossless, PromptsWorkload
 from draftmark.store import ResultTree
 from draftmark.workload.prompts import prompt
 from trees import Arm, ar, code, tree
@@ -166,6 +167,20 @@ workloads:
   - {{kind: prompts, prompts: [code], max_tokens: [48]}}
 seed: 1
 """
+
+
+@pytest.mark.parametrize(
+    ("compared", "said"), [(1, "0 of 1 output differs from none's"), (2, "0 of 2 outputs differ from none's")]
+)
+def test_outputs_are_counted_in_words_that_fit(compared: int, said: str) -> None:
+    """One output differs, several differ."""
+    names = {"service": "s", "method": "m", "cell": "c"}
+    counts = {"compared": compared, "differing": 0, "control_compared": 0, "control_differing": 0}
+    found = Lossless(**names, **counts, verdict="identical")
+    cell = CheckedCell(**names, answer="identical", found=found)
+    first, second = lossless_text(LosslessCheck(name="p", baseline="none", answer="identical", cells=(cell,)))
+    assert first == f"identical: p, {said}"
+    assert f"0 of {compared} differ{'s' * (compared == 1)};" in second
 
 
 def write_real(folder: Path, model: str, **env: str) -> None:

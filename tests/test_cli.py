@@ -31,7 +31,6 @@ def draftmark(folder: Path, *arguments: str, **env: str) -> subprocess.Completed
     )
 
 
-@pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -52,10 +51,10 @@ def draftmark(folder: Path, *arguments: str, **env: str) -> subprocess.Completed
         (("methods:", "server: {args: {port: 8099}}\nmethods:"), "server.args.port: draftmark picks"),
     ],
 )
-def test_a_broken_plan_is_one_error(tmp_path: Path, change: tuple[str, str], says: str, command: str) -> None:
+def test_a_broken_plan_is_one_error(tmp_path: Path, change: tuple[str, str], says: str) -> None:
     """Exit code 2, one message that names the place, nothing written, no traceback."""
     (tmp_path / "plan.yaml").write_text(GOOD.replace(*change))
-    ended = draftmark(tmp_path, command, "plan.yaml")
+    ended = draftmark(tmp_path, "run", "plan.yaml")
     assert ended.returncode == 2, ended.stderr
     assert says in ended.stderr
     assert ended.stderr.count("draftmark: ") == 1
@@ -133,6 +132,14 @@ def test_a_file_is_no_folder_and_a_folder_no_plan(
     assert ended.returncode == 2, ended.stderr
     assert says in ended.stderr
     assert "Errno" not in ended.stderr
+
+
+def test_plan_refuses_a_model_that_is_not_there_as_run_does(tmp_path: Path) -> None:
+    """To plan is enough to learn of a misspelt bundled name."""
+    (tmp_path / "plan.yaml").write_text(GOOD.replace("135m", "136m"))
+    ended = draftmark(tmp_path, "plan", "plan.yaml")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "did you mean 'smollm2-135m'?" in ended.stderr
 
 
 def test_a_hub_id_is_taken_as_it_is(tmp_path: Path) -> None:

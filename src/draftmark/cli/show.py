@@ -98,8 +98,8 @@ def again_text(cells: Iterable[CellResult], plan_file: str) -> Iterator[str]:
     if doubted := [kinds for kinds in passing if kinds]:
         kinds = " and ".join(sorted(set().union(*doubted)))
         yield (
-            f"{counted(len(doubted), 'cell')} flagged {kinds} and not ranked: let nothing else run here, then "
-            f"`draftmark run {plan_file} --again-flagged`"
+            f"{counted(len(doubted), 'cell')} flagged {kinds} and not ranked: let nothing else run here, "
+            f"then `draftmark run {plan_file} --again-flagged`"
         )
 
 

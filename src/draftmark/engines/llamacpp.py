@@ -343,7 +343,9 @@ def facts(log: str, pages: Mapping[str, str]) -> dict[str, Any]:
     found = {
         "version": program[1] if program else props.get("build_info"),
         "max_running_requests": props.get("total_slots"),
-        "context_length": min((slot["n_ctx"] for slot in slots if "n_ctx" in slot), default=None),
+        "context_length": min(
+            (size for slot in slots if isinstance(size := slot.get("n_ctx"), int)), default=None
+        ),
         "speculation": all(slot.get("speculative") for slot in slots) if slots else None,
         "speculation_fault": fault[0] if fault else None,
         "synthetic": True if "synthetic speculative acceptance is enabled" in log else None,
