@@ -261,7 +261,7 @@ def narrow(matrix: Matrix, phase: str | None, only: str | None) -> Matrix:
 
 
 def commands(matrix: Matrix, host: Host) -> Iterator[str]:
-    """The command lines that a run would execute, models by the plan's own word; nothing is fetched."""
+    """The command lines that a run would execute, bundled models where they will lie; nothing is fetched."""
     cores = int(host.machine()["cores"])
     for service in matrix.services:
         if service.engine.kind == "attach":
