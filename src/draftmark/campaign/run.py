@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from draftmark import __version__, workload
+from draftmark import __version__, staging, workload
 from draftmark.campaign import events
 from draftmark.campaign.budget import draft_problems
 from draftmark.campaign.measure import Measurement, failed, measure_cell
@@ -266,7 +266,7 @@ def commands(matrix: Matrix, host: Host) -> Iterator[str]:
     for service in matrix.services:
         if service.engine.kind == "attach":
             continue
-        command, _ = launch(service, host, cores, service.id, str)
+        command, _ = launch(service, host, cores, service.id, staging.bundled_place)
         env = (f"{key}={value}" for key, value in command.env.items())
         yield f"{service.id}: {shlex.join((*env, *command.argv))}"
 

@@ -60,18 +60,14 @@ class Ready:
 def launch(
     service: Service, host: Host, cores: int, served_name: str, staged: Callable[[str], str]
 ) -> tuple[Command, int]:
-    """The command for a free port, and that port.
-
-    ``staged`` gives a model's path on the host; one that leaves a bundled model's name as it is gets the
-    place where the model will lie.
-    """
+    """The command for a free port, and that port; ``staged`` gives a model's path on the host."""
     engine = ENGINES[service.engine.kind]
     port = host.free_port()
     known = Launch(
         port=port,
         served_name=served_name,
-        model=staging.bundled_place(staged(service.model.target)),
-        draft=staging.bundled_place(staged(service.method.draft)) if service.method.draft else None,
+        model=staged(service.model.target),
+        draft=staged(service.method.draft) if service.method.draft else None,
         program=staging.program(service.engine),
         cores=cores,
     )

@@ -127,8 +127,9 @@ def run(
         console.print(f"earlier results are in {moved}", soft_wrap=True)
     with tree.locked():
         outcome = _campaign(matrix, text, files, tree, console, keep_failed, again_flagged)
-        page = write_report(tree, whole)
-    for line in (outcome_text(outcome), *again_text(tree.load(whole).cells, str(plan_file))):
+        result = tree.load(whole, records=True)
+        page = write_report(tree, result)
+    for line in (outcome_text(outcome), *again_text(result.cells, str(plan_file))):
         console.print(line, soft_wrap=True)
     click.echo(page)
     if outcome.failed:

@@ -52,7 +52,7 @@ def report(folder: Path, pdf: bool, parquet: bool) -> None:
     DIR/report then holds the page, a Markdown summary, the LaTeX source of an article, and data.csv.
     """
     tree = ResultTree(folder)
-    page = write_report(tree, matrix_of(tree), parquet=parquet)
+    page = write_report(tree, tree.load(matrix_of(tree), records=True), parquet=parquet)
     if pdf:
         made = compile_pdf((page.parent / "report.tex").read_text(), page.parent)
         if isinstance(made, NoTex):
@@ -105,9 +105,8 @@ def matrix_of(tree: ResultTree) -> Matrix:
     return expand(info.plan, info.files)
 
 
-def write_report(tree: ResultTree, matrix: Matrix, *, parquet: bool = False) -> Path:
+def write_report(tree: ResultTree, result: CampaignResult, *, parquet: bool = False) -> Path:
     """Write every form of the report that needs no other program; gives the page's place."""
-    result = tree.load(matrix, records=True)
     comparison = compare(result)
     if parquet:
         tree.write_report("cells.parquet", reports.cells_parquet(result, comparison))

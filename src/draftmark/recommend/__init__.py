@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from draftmark.compare import estimate
 from draftmark.recommend import words
-from draftmark.recommend.rank import Candidate, Duels, Ranking, behind, candidates, place, rank, times_more
+from draftmark.recommend.rank import Candidate, Duels, Ranking, behind, candidates, rank, times_more
 from draftmark.recommend.types import Pick, Recommendation
 from draftmark.recommend.words import is_promising, lines
 from draftmark.schema import CampaignResult, Comparison, Place, Service
@@ -94,13 +94,13 @@ class _Judge:
         """The best of each host and degree, where there are several."""
         groups: dict[Place, list[Candidate]] = {}
         for one in self.everyone:
-            groups.setdefault(place(one), []).append(one)
+            groups.setdefault(one.service.place, []).append(one)
         hosts = len({host for host, _ in groups})
         names = {key: f"TP {key[1]}" + (f" on {key[0]}" if hosts > 1 else "") for key in groups}
         return [self.pick(names[key], cells, group) for key, group in groups.items() if len(groups) > 1]
 
     def _baseline_of(self, one: Candidate) -> Candidate | None:
-        base = self.baselines.get(place(one))
+        base = self.baselines.get(one.service.place)
         if base is None or one.service.baseline:
             return None
         return next(other for other in self.everyone if other.service.id == base.id)

@@ -15,7 +15,6 @@ from draftmark.schema import (
     Drift,
     Estimate,
     Matrix,
-    Place,
     Service,
     Slo,
 )
@@ -218,7 +217,7 @@ def _misses(one: Candidate, cells: frozenset[str]) -> str:
 
 def noise_of(best: Candidate, field: Sequence[Candidate], cells: frozenset[str]) -> float | None:
     """How far from 1 the baseline's repetitions on all cells reach, or its drift; None of neither."""
-    baselines = [one for one in field if one.service.baseline and place(one) == place(best)]
+    baselines = [one for one in field if one.service.baseline and one.service.place == best.service.place]
     found = [
         repeat
         for one in baselines
@@ -227,11 +226,6 @@ def noise_of(best: Candidate, field: Sequence[Candidate], cells: frozenset[str])
     ]
     reaches = (stats.reach(together(found)), *(one.drift for one in baselines))
     return max((reach for reach in reaches if reach is not None), default=None)
-
-
-def place(one: Candidate) -> Place:
-    """Where it runs."""
-    return one.service.place
 
 
 def is_over(found: stats.Interval | None, noise: float | None) -> bool:
