@@ -68,6 +68,14 @@ def test_doubt_names_the_measurement_that_would_end_it() -> None:
     assert "times as many requests per cell" in row.entries[2].detail
 
 
+def test_one_that_is_left_alone_is_told_apart_from_nobody() -> None:
+    """Where all others are flagged it is undecided, and what to measure is said; no rival is named."""
+    flagged = Arm("fast", 1.5, flags={"code-256": "foreign-load"})
+    (row,) = tables(document(tree([code()], [ar(), flagged])))["picks"].rows
+    assert row.entries[2].text == "undecided"
+    assert row.entries[2].detail.startswith("nothing else can be ranked; measure the others")
+
+
 def test_who_was_left_out_is_named_with_the_reason() -> None:
     """A method of which every cell is flagged, and one that dies under load."""
     what_if = Arm("what-if", 9.0, flags=dict.fromkeys([cell.id for cell in CELLS], "synthetic"))

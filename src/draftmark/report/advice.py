@@ -85,7 +85,8 @@ def sureness(view: View, pick: Pick) -> Entry:
     if pick.service is None:
         return Entry(pick.why)
     if not pick.decided:
-        return Entry("undecided", f"not told from {rivals(view, pick.tied)}; {pick.remedy}")
+        told = [f"not told from {rivals(view, pick.tied)}"] if pick.tied else ["nothing else can be ranked"]
+        return Entry("undecided", "; ".join((*told, pick.remedy)))
     return Entry("decided", f"as good within 3 %: {rivals(view, pick.equal)}" if pick.equal else "")
 
 
